@@ -1,0 +1,196 @@
+"""A request becomes an accepted job: recorded once, then dispatched.
+
+The create is the whole guard: whoever asks again under the same identity finds the job there.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from functions import telemetry
+from functions.core.documents import from_snapshot, job_path, to_document
+from functions.core.errors import EmpanelError, LedgerUnavailable, PublishFailed, WriteConflict
+from functions.core.identities import decision_id, digest, job_id, shard_of, window_of, work_key
+from functions.core.jobs import Digests, Inputs, Job, Seat
+from functions.core.ports import SERVER_TIME, Create, Update
+from functions.core.prompts import PROMPT_DIGEST
+from functions.core.submissions import Submission
+from functions.dispatch import dispatch
+from functions.inputs import keep_inputs
+from functions.services import Services
+
+POLICY_REVISION = "2026-11-29"  # date of the last change to the rules of retry, lease and close
+
+
+class IdempotencyConflict(EmpanelError):
+    """The key names a job that was accepted with another body."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"{job.id} was accepted with another request body")
+        self.job = job
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Acceptance:
+    """The job under the request's identity, and whether this request created it."""
+
+    job: Job
+    created: bool
+
+
+async def accept(services: Services, submission: Submission) -> Acceptance:
+    """Record the job if its identity is new, then publish a message per seat.
+
+    The answer may be given as soon as this returns: a message that was not published is found by
+    repair through the job's `check_at`.
+
+    Raises:
+        IdempotencyConflict: the identity belongs to another request.
+        LedgerUnavailable, ObjectsUnavailable: nothing certain is recorded; ask again.
+    """
+    draft = _draft(services, submission)
+    inputs = await keep_inputs(services, draft.tenant, submission.facts, submission.rubric)
+    acceptance = await _record(services, replace(draft, inputs=inputs))
+    if acceptance.created:
+        await _dispatch(services, acceptance.job)
+    return acceptance
+
+
+async def find(services: Services, tenant: str, job: str) -> Job | None:
+    """Return a tenant's job; None for unknown and foreign ones alike.
+
+    Raises:
+        LedgerUnavailable: no answer.
+    """
+    [found] = await services.ledger.get(job_path(job))
+    services.clock.observe(found.read_time)
+    record = from_snapshot(Job, found)
+    return record if record is not None and record.tenant == tenant else None
+
+
+def _draft(services: Services, submission: Submission) -> Job:
+    now = services.clock.now()
+    digests = _digests(submission)
+    identity = job_id(
+        submission.tenant,
+        idempotency_key=submission.idempotency_key,
+        request_digest=digests.request,
+    )
+    window = window_of(now)
+    return Job(
+        id=identity,
+        tenant=submission.tenant,
+        decision_id=decision_id(submission.tenant, identity),
+        digests=digests,
+        seats=_seats(services, submission, digests),
+        policy=submission.policy,
+        policy_revision=POLICY_REVISION,
+        owner=submission.owner,
+        labels=dict(submission.labels),
+        label_pairs=tuple(f"{key}:{value}" for key, value in sorted(submission.labels.items())),
+        window=window,
+        submitted_at=now,
+        expire_at=now + timedelta(days=services.settings.retention_days),
+        inputs=Inputs(),
+        traceparent=submission.traceparent,
+        run_window=window,
+        run_at=now,
+        deadline_at=now + timedelta(seconds=submission.policy.deadline_seconds),
+        check_at=_first_check(services, now, submission.policy.deadline_seconds),
+        check_seconds=int(services.settings.repair_seconds),
+        shard=shard_of(identity),
+    )
+
+
+def _first_check(services: Services, now: datetime, deadline_seconds: float) -> datetime:
+    """Return when repair looks first; never later than the deadline."""
+    return now + timedelta(seconds=min(services.settings.repair_seconds, deadline_seconds))
+
+
+def _digests(submission: Submission) -> Digests:
+    policy = {
+        "required_seats": submission.policy.required_seats,
+        "deadline_seconds": submission.policy.deadline_seconds,
+        "max_attempts": submission.policy.max_attempts,
+        "max_requests": submission.policy.max_requests,
+        "max_cost_usd": submission.policy.max_cost_usd,
+        "reuse": submission.policy.reuse,
+    }
+    return Digests(
+        request=digest(submission.body),
+        facts=digest(submission.facts),
+        rubric=digest(submission.rubric),
+        policy=digest(policy),
+        prompt=PROMPT_DIGEST,
+    )
+
+
+def _seats(services: Services, submission: Submission, digests: Digests) -> tuple[Seat, ...]:
+    seats = []
+    for asked in submission.seats:
+        endpoint = services.providers[asked.provider].endpoint
+        key = work_key(
+            tenant=submission.tenant,
+            facts=digests.facts,
+            rubric=digests.rubric,
+            endpoint=endpoint,
+            model=asked.model,
+            parameters=asked.parameters,
+            sample=asked.sample,
+            prompt=digests.prompt,
+        )
+        seats.append(
+            Seat(
+                seat=asked.seat,
+                provider=asked.provider,
+                model=asked.model,
+                sample=asked.sample,
+                parameters=dict(asked.parameters),
+                work_key=key,
+                endpoint=endpoint,
+            )
+        )
+    return tuple(seats)
+
+
+async def _record(services: Services, draft: Job) -> Acceptance:
+    document = to_document(draft) | {"run_at": SERVER_TIME}
+    try:
+        committed = await services.ledger.commit(Create(path=job_path(draft.id), data=document))
+    except (WriteConflict, LedgerUnavailable):
+        return await _already_recorded(services, draft)
+    telemetry.event("job accepted", job=draft.id, owner=draft.owner, seats=len(draft.seats))
+    return Acceptance(job=replace(draft, run_at=committed), created=True)
+
+
+async def _already_recorded(services: Services, draft: Job) -> Acceptance:
+    """Read back what stands under the identity: our own ambiguous create, an earlier one, or none.
+
+    Raises:
+        IdempotencyConflict: another request's job.
+        LedgerUnavailable: nothing is there: the create was not applied.
+    """
+    [found] = await services.ledger.get(job_path(draft.id))
+    job = from_snapshot(Job, found)
+    if job is None:
+        raise LedgerUnavailable(f"{draft.id}: the job was not recorded")
+    if job.digests.request != draft.digests.request or job.tenant != draft.tenant:
+        raise IdempotencyConflict(job)
+    return Acceptance(job=job, created=job.submitted_at == draft.submitted_at)
+
+
+async def _dispatch(services: Services, job: Job) -> None:
+    try:
+        await dispatch(services, job, range(len(job.seats)))
+    except PublishFailed as exc:
+        telemetry.warning("dispatch failed, left to repair", job=job.id, error=str(exc)[:300])
+        await _check_soon(services, job)
+
+
+async def _check_soon(services: Services, job: Job) -> None:
+    """Let repair look at once; when that fails too, the first check stands."""
+    fields = {"check_at": services.clock.now()}
+    update = Update(path=job_path(job.id), fields=fields, if_updated_at=job.run_at)
+    try:
+        await services.ledger.commit(update)
+    except (WriteConflict, LedgerUnavailable) as exc:
+        telemetry.warning("check not moved", job=job.id, error=type(exc).__name__)

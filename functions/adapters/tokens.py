@@ -1,0 +1,84 @@
+"""Identity tokens of machine callers: Google's, or locally signed ones beside emulators.
+
+Signature, audience and expiry are checked by google-auth; issuer, verified e-mail and the account
+here. Claims of a Pub/Sub push token: Cloud Pub/Sub documentation, "Authentication for push".
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from google.auth import exceptions, jwt
+from google.auth.transport.requests import Request
+
+from functions.core.errors import EmpanelError
+
+GOOGLE_CERTS_URL = "https://www.googleapis.com/oauth2/v1/certs"
+ISSUERS = frozenset({"accounts.google.com", "https://accounts.google.com"})
+CERTS_SECONDS = 3600.0
+CLOCK_SKEW_SECONDS = 30
+
+
+class InvalidToken(EmpanelError):
+    """The token does not prove an allowed caller; the text says which rule failed."""
+
+
+class TokenVerifier:
+    """Verifies the OIDC tokens of Pub/Sub push and Cloud Scheduler."""
+
+    def __init__(self, *, audience: str, accounts: frozenset[str], certs: Path | None) -> None:
+        self._audience = audience
+        self._accounts = accounts
+        self._local_certs = certs
+        self._certs: Mapping[str, str] = {}
+        self._certs_until = 0.0
+
+    async def verify(self, token: str) -> str:
+        """Return the caller's account.
+
+        Raises:
+            InvalidToken: signature, audience, expiry, issuer, e-mail or account is wrong.
+        """
+        claims = await self._claims(token)
+        if claims.get("iss") not in ISSUERS:
+            raise InvalidToken("the issuer is not Google")
+        if claims.get("email_verified") is not True:
+            raise InvalidToken("the e-mail address is not verified")
+        if claims.get("email") not in self._accounts:
+            raise InvalidToken("the account may not call this service")
+        return str(claims["email"])
+
+    async def _claims(self, token: str) -> Mapping[str, Any]:
+        certs = await self._current_certs()
+        try:
+            claims: Mapping[str, Any] = jwt.decode(  # type: ignore[no-untyped-call]
+                token,
+                certs=certs,
+                audience=self._audience,
+                clock_skew_in_seconds=CLOCK_SKEW_SECONDS,
+            )
+        except (ValueError, exceptions.GoogleAuthError) as exc:
+            raise InvalidToken(f"the token is not valid: {str(exc)[:200]}") from exc
+        return claims
+
+    async def _current_certs(self) -> Mapping[str, str]:
+        if time.monotonic() >= self._certs_until:
+            load = self._read_local if self._local_certs else self._fetch
+            self._certs = await asyncio.to_thread(load)
+            self._certs_until = time.monotonic() + CERTS_SECONDS
+        return self._certs
+
+    def _read_local(self) -> Mapping[str, str]:
+        certs: Mapping[str, str] = json.loads(self._local_certs.read_text())  # type: ignore[union-attr]
+        return certs
+
+    def _fetch(self) -> Mapping[str, str]:
+        try:
+            response = Request()(GOOGLE_CERTS_URL, timeout=10)
+            certs: Mapping[str, str] = json.loads(response.data)
+        except (exceptions.TransportError, ValueError) as exc:
+            raise InvalidToken("Google's certificates cannot be fetched") from exc
+        return certs

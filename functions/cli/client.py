@@ -1,0 +1,148 @@
+"""The API's calls, one method each. All trouble becomes `Refused` or `Unreachable` here."""
+
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Generic, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from functions.cli.answers import AttemptList, Job, JobPage, Problem, Report
+from functions.cli.exits import Refused, Unreachable
+from functions.cli.target import Target
+
+T = TypeVar("T", bound=BaseModel)
+
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Received(Generic[T]):
+    """An answer: what it means, and the bytes as they came (for `--json`)."""
+
+    value: T
+    raw: bytes
+    status: int
+    retry_after_seconds: float | None
+
+
+@asynccontextmanager
+async def open_api(target: Target) -> AsyncIterator["Api"]:
+    """A client of the API at `target`, closed at the end."""
+    headers = {"Accept": "application/json, application/problem+json"}
+    if target.api_key is not None:
+        headers["Authorization"] = f"Bearer {target.api_key}"
+    # A proxy from the environment could not reach a stack on this machine's loopback.
+    trust_env = httpx.URL(target.api).host not in LOOPBACK_HOSTS
+    async with httpx.AsyncClient(
+        base_url=target.api, headers=headers, timeout=TIMEOUT, trust_env=trust_env
+    ) as http:
+        yield Api(http)
+
+
+class Api:
+    """Client of one Empanel API. Every method raises `Refused` and `Unreachable`."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def submit(self, body: bytes, *, key: str | None = None) -> Received[Job]:
+        """Submit a job as it stands in the file: the API sees every byte, and judges it."""
+        headers = {"Content-Type": "application/json"}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        request = self._http.build_request("POST", "v1/jobs", content=body, headers=headers)
+        return await self._call(request, Job)
+
+    async def job(self, job_id: str) -> Received[Job]:
+        """The job with its seats, as they stand now."""
+        return await self._get(_job_path(job_id), Job)
+
+    async def report(self, job_id: str, *, partial: bool = False) -> Received[Report]:
+        """The report; without `partial` an incomplete one is `Refused` with 409 and `missing`."""
+        query = [("partial", "true")] if partial else []
+        return await self._get(f"{_job_path(job_id)}/report", Report, query)
+
+    async def attempts(self, job_id: str) -> Received[AttemptList]:
+        """Every provider request of the job."""
+        return await self._get(f"{_job_path(job_id)}/attempts", AttemptList)
+
+    async def jobs(self, query: Sequence[tuple[str, str]] = ()) -> Received[JobPage]:
+        """One page of jobs, newest first."""
+        return await self._get("v1/jobs", JobPage, query)
+
+    async def _get(
+        self, path: str, kind: type[T], query: Sequence[tuple[str, str]] = ()
+    ) -> Received[T]:
+        params = httpx.QueryParams(list(query))
+        return await self._call(self._http.build_request("GET", path, params=params), kind)
+
+    async def _call(self, request: httpx.Request, kind: type[T]) -> Received[T]:
+        try:
+            response = await self._http.send(request)
+        except httpx.HTTPError as exc:
+            reason = str(exc) or type(exc).__name__
+            raise Unreachable(f"{request.url} cannot be reached: {reason}") from exc
+        if not response.is_success:
+            raise _refusal(response)
+        return _received(response, kind)
+
+
+def _received(response: httpx.Response, kind: type[T]) -> Received[T]:
+    try:
+        value = kind.model_validate_json(response.content)
+    except ValidationError as exc:
+        raise Unreachable(
+            f"{response.url} answered {response.status_code}, but not as an Empanel API "
+            f"({exc.error_count()} fields are missing or of another kind)."
+        ) from exc
+    return Received(
+        value=value,
+        raw=response.content,
+        status=response.status_code,
+        retry_after_seconds=retry_after_seconds(response.headers, datetime.now(UTC)),
+    )
+
+
+def _refusal(response: httpx.Response) -> Refused | Unreachable:
+    try:
+        problem = Problem.model_validate_json(response.content)
+    except ValidationError:
+        if not response.is_client_error:
+            return Unreachable(
+                f"{response.url} answered {response.status_code} {response.reason_phrase}, "
+                "which is no answer of an Empanel API."
+            )
+        # A gateway in front of the API (Cloud Run's IAM, say) refuses without a problem document.
+        problem = Problem(title=response.reason_phrase or "Refused")
+    return Refused(
+        problem,
+        status=response.status_code,
+        raw=response.content,
+        retry_after_seconds=retry_after_seconds(response.headers, datetime.now(UTC)),
+    )
+
+
+def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
+    """`Retry-After` in seconds from `now` (RFC 9110, 10.2.3); `None` when absent or malformed."""
+    value = headers.get("retry-after", "").strip()
+    if value.replace(".", "", 1).isdecimal():
+        seconds = float(value)
+        return seconds if math.isfinite(seconds) else None
+    try:
+        at = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    return max(0.0, (at - now).total_seconds())
+
+
+def _job_path(job_id: str) -> str:
+    return f"v1/jobs/{quote(job_id, safe='', errors='replace')}"

@@ -1,0 +1,1 @@
+"""The rules of jobs, leases, retries and identities: pure, without input or output."""

@@ -1,0 +1,99 @@
+"""Where records and documents map to each other: paths, and both directions of the conversion.
+
+A field that is None is absent from the document, so timers of finished work leave their index.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from functions.core.errors import UnreadableRecord
+from functions.core.jobs import SCHEMA_VERSION, Evaluation, Job, SeatRecord, Terminal
+from functions.core.ports import DELETE, Snapshot
+
+Record = Job | Evaluation | SeatRecord | Terminal
+R = TypeVar("R", Job, Evaluation, SeatRecord, Terminal)
+
+
+def job_path(job: str) -> str:
+    """Return the path of a job's document."""
+    return f"jobs/{job}"
+
+
+def evaluation_path(work_key: str) -> str:
+    """Return the path of an evaluation's document."""
+    return f"evaluations/{work_key}"
+
+
+def seat_path(job: str, run: int, index: int) -> str:
+    """Return the path of the record of one seat's end in one run."""
+    return f"jobs/{job}/seats/{run}.{index}"
+
+
+def terminal_path(job: str, run: int) -> str:
+    """Return the path of a run's terminal record."""
+    return f"jobs/{job}/terminals/{run}"
+
+
+def incident_path(incident: str) -> str:
+    """Return the path of an incident."""
+    return f"incidents/{incident}"
+
+
+def to_document(record: Record) -> dict[str, Any]:
+    """Return the document of a record: plain values, lists, maps and aware datetimes."""
+    return {name: _plain(value) for name, value in asdict(record).items() if value is not None}
+
+
+def changes(before: R, after: R) -> dict[str, Any]:
+    """Return the top-level fields to update so that the document of `before` becomes `after`'s."""
+    old, new = to_document(before), to_document(after)
+    changed = {name: value for name, value in new.items() if old.get(name) != value}
+    return changed | {name: DELETE for name in old if name not in new}
+
+
+def from_snapshot(kind: type[R], snapshot: Snapshot) -> R | None:
+    """Return the record in a snapshot, None when the document does not exist.
+
+    Raises:
+        UnreadableRecord: a field is missing or wrong, or the version is unknown; names the path.
+    """
+    if snapshot.data is None:
+        return None
+    return from_document(kind, snapshot.data, snapshot.path)
+
+
+def from_document(kind: type[R], data: Mapping[str, Any], path: str) -> R:
+    """Return the record in a document that exists.
+
+    Raises:
+        UnreadableRecord: as for `from_snapshot`.
+    """
+    if data.get("v") != SCHEMA_VERSION:
+        raise UnreadableRecord(f"{path}: schema version {data.get('v')!r} is unknown")
+    try:
+        record: R = _adapter(cast(Hashable, kind)).validate_python(dict(data))
+        return record
+    except ValidationError as exc:
+        where = ", ".join(".".join(map(str, error["loc"])) for error in exc.errors()[:5])
+        raise UnreadableRecord(f"{path}: unreadable field {where}") from exc
+
+
+@cache
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+    """Building an adapter compiles its schema: once per kind and process."""
+    return TypeAdapter(cast(Any, kind))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,56 @@
+"""The exceptions of Empanel. Vendor errors are translated into these once, at the adapters' edge.
+
+EmpanelError
+├── LedgerError              the ledger answered, or failed to
+│   ├── LedgerUnavailable    no answer, or an ambiguous one: the write may have been applied
+│   └── WriteConflict        a precondition did not hold: nothing of that commit was applied
+├── ObjectError
+│   ├── ObjectsUnavailable   the bucket did not answer
+│   └── ObjectMissing        the bucket answered that there is no such object (404, never 403)
+├── PublishFailed            at least one message was not confirmed by the topic
+├── UnreadableRecord         a stored document or message does not have the form its version promises
+└── ConfigurationError       a setting that stops the start: name, value and rule are in the text
+
+A provider's failure is a value, not an exception: see `CallFailure` in `functions.core.verdicts`.
+Losing a race is a value as well: `functions.core.leases` and `functions.settlement` say who won.
+"""
+
+
+class EmpanelError(Exception):
+    """Base of all exceptions raised by Empanel's own code."""
+
+
+class LedgerError(EmpanelError):
+    """The ledger could not do what was asked."""
+
+
+class LedgerUnavailable(LedgerError):
+    """The ledger gave no certain answer; a write may have been applied. Resolve by reading back."""
+
+
+class WriteConflict(LedgerError):
+    """A create found the document there, or an update found another `update_time`."""
+
+
+class ObjectError(EmpanelError):
+    """The object store could not do what was asked."""
+
+
+class ObjectsUnavailable(ObjectError):
+    """The object store gave no certain answer (outage, timeout, missing permission)."""
+
+
+class ObjectMissing(ObjectError):
+    """The object store is certain that the object does not exist."""
+
+
+class PublishFailed(EmpanelError):
+    """The topic did not confirm every message; some may have been published."""
+
+
+class UnreadableRecord(EmpanelError):
+    """A stored record or a message cannot be read as the version it claims to be."""
+
+
+class ConfigurationError(EmpanelError):
+    """A setting breaks its rule; the process must not start."""

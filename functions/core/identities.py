@@ -1,0 +1,98 @@
+"""Who is who: digests over canonical JSON, and the names made from them.
+
+Canonical JSON is RFC 8785: `1`, `1.0` and `1e0` are one number, `-0.0` is `0`, key order does not
+count, array order does, a key with `null` is not an absent key, and strings are compared code point
+by code point (no Unicode normalisation).
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import rfc8785
+
+SHARDS = 4
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return the RFC 8785 form of a JSON value."""
+    return rfc8785.dumps(value)
+
+
+def sha256_hex(data: bytes) -> str:
+    """Return the SHA-256 of `data` as lower-case hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 over the canonical JSON of `value`, lower-case hex."""
+    return sha256_hex(canonical_json(value))
+
+
+def _short(value: Any) -> str:
+    """Return 160 bits of the digest in lower-case base32: letters and digits only."""
+    raw = hashlib.sha256(canonical_json(value)).digest()[:20]
+    return base64.b32encode(raw).decode("ascii").lower()
+
+
+def job_id(tenant: str, *, idempotency_key: str | None, request_digest: str) -> str:
+    """Return the identity of a job: tenant and key, or tenant and digest of the request."""
+    if idempotency_key is not None:
+        return "job_" + _short({"tenant": tenant, "key": idempotency_key})
+    return "job_" + _short({"tenant": tenant, "request": request_digest})
+
+
+def decision_id(tenant: str, job: str) -> str:
+    """Return the stable name of the decision a job is about, the same for every run."""
+    return "dec_" + _short({"tenant": tenant, "decision": job})
+
+
+def work_key(
+    *,
+    tenant: str,
+    facts: str,
+    rubric: str,
+    endpoint: str,
+    model: str,
+    parameters: Mapping[str, Any],
+    sample: int,
+    prompt: str,
+) -> str:
+    """Return the identity of an evaluation; all digests are lower-case hex SHA-256.
+
+    Each part stands under its own name, so no two questions can run into one another.
+    """
+    return digest(
+        {
+            "tenant": tenant,
+            "facts": facts,
+            "rubric": rubric,
+            "endpoint": endpoint,
+            "model": model,
+            "parameters": dict(parameters),
+            "sample": sample,
+            "prompt": prompt,
+        }
+    )
+
+
+def window_of(moment: datetime) -> str:
+    """Return the hour `moment` lies in, UTC, as `2026-11-29T12`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H")
+
+
+def shard_of(identity: str) -> int:
+    """Return which of the index shards a record belongs to, stable for its identity."""
+    return hashlib.sha256(identity.encode()).digest()[0] % SHARDS
+
+
+def output_object(tenant: str, window: str, key: str, epoch: int) -> str:
+    """Return the object name of an evaluation's output in one epoch."""
+    return f"outputs/{tenant}/{window}/{key}/{epoch}.json"
+
+
+def input_object(tenant: str, content_digest: str) -> str:
+    """Return the object name of facts or rubric too large for the job's document."""
+    return f"inputs/{tenant}/{content_digest}"

@@ -1,0 +1,233 @@
+"""What the steps need from the outside: ledger, objects, messages, providers, clock.
+
+Each port has an in-memory adapter and a real one, and one contract suite that both pass
+(`tests/contract/`). The ledger is a document store with server time and preconditions; the rules of
+jobs and leases stay in the steps, so that they are written once for every adapter.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
+
+T = TypeVar("T")
+Fields = Mapping[str, Any]
+
+
+class Sentinel(Enum):
+    """Values that only the server can fill in."""
+
+    SERVER_TIME = "server_time"  # the commit's time, as a timestamp
+    DELETE = "delete"  # the field is removed (updates only)
+
+
+SERVER_TIME = Sentinel.SERVER_TIME
+DELETE = Sentinel.DELETE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """A document as read; `data` is None when it does not exist. All times are the server's."""
+
+    path: str
+    data: dict[str, Any] | None
+    read_time: datetime
+    update_time: datetime | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the document was there at `read_time`."""
+        return self.data is not None
+
+    @property
+    def id(self) -> str:
+        """The last part of the path."""
+        return self.path.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Create:
+    """Write a document that must not exist yet."""
+
+    path: str
+    data: Fields
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Update:
+    """Set the named top-level fields of a document that exists.
+
+    With `if_updated_at` the write holds only when the document still has that `update_time`.
+    """
+
+    path: str
+    fields: Fields
+    if_updated_at: datetime | None = None
+
+
+Write = Create | Update
+Decision = tuple[T, Sequence[Write]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Query:
+    """A filtered, ordered page of one collection.
+
+    `where` holds (field, operator, value) with the operators `==`, `<=`, `<`, `>=`, `>`,
+    `array_contains`. Documents without the `order_by` field are not found, as in Firestore. Ties are
+    ordered by document ID in the same direction. `after` is (value of `order_by`, document ID).
+    """
+
+    collection: str
+    where: tuple[tuple[str, str, Any], ...] = ()
+    order_by: str | None = None
+    descending: bool = False
+    limit: int | None = None
+    after: tuple[Any, str] | None = None
+
+
+class Ledger(Protocol):
+    """Documents with server time, atomic commits and preconditions. Never retries by itself.
+
+    Every method raises `LedgerUnavailable` when it has no certain answer.
+    """
+
+    async def get(self, *paths: str) -> list[Snapshot]:
+        """Read documents in one round trip, in the order asked for."""
+        ...
+
+    async def commit(self, *writes: Write) -> datetime:
+        """Apply all writes or none; return the commit's time, the new `update_time` of each.
+
+        Raises:
+            WriteConflict: a precondition did not hold.
+            LedgerUnavailable: the writes may or may not have been applied.
+        """
+        ...
+
+    async def transact(
+        self, paths: Sequence[str], decide: Callable[[Sequence[Snapshot]], Decision[T]]
+    ) -> tuple[T, datetime | None]:
+        """Read `paths` under locks, apply what `decide` returns, and return its value.
+
+        The second value is the commit's time, None when nothing was written. `decide` is pure and
+        may be called once only; it is never run again.
+
+        Raises:
+            WriteConflict: another transaction had the locks, or won.
+            LedgerUnavailable: the writes may or may not have been applied.
+        """
+        ...
+
+    async def query(self, query: Query) -> list[Snapshot]:
+        """Return the documents that match, at most `limit`."""
+        ...
+
+    async def count(self, query: Query) -> int:
+        """Return how many documents match, without reading them."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredObject:
+    """An object of the bucket: name, generation, and metadata as stored with it."""
+
+    name: str
+    generation: int
+    size: int
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class Objects(Protocol):
+    """Create-only objects. Never retries by itself.
+
+    Every method raises `ObjectsUnavailable` when it has no certain answer.
+    """
+
+    def uri(self, name: str) -> str:
+        """Return the public name of an object, `gs://bucket/name`."""
+        ...
+
+    async def create(
+        self, name: str, data: bytes, *, content_type: str, metadata: Mapping[str, str]
+    ) -> StoredObject | None:
+        """Create an object under `ifGenerationMatch=0`; None when one is there already."""
+        ...
+
+    async def stat(self, name: str) -> StoredObject | None:
+        """Return the object's description, or None when it certainly does not exist."""
+        ...
+
+    async def read(self, name: str, generation: int | None = None) -> bytes:
+        """Return an object's bytes.
+
+        Raises:
+            ObjectMissing: the object, or that generation of it, does not exist.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """One message: a JSON payload and string attributes."""
+
+    data: bytes
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+class Publisher(Protocol):
+    """Sends messages to topics."""
+
+    async def publish(self, topic: str, messages: Sequence[Message]) -> None:
+        """Return once the topic has confirmed every message.
+
+        Raises:
+            PublishFailed: at least one message was not confirmed.
+        """
+        ...
+
+
+class Provider(Protocol):
+    """One configured endpoint. Sends one request and never repeats it."""
+
+    @property
+    def name(self) -> str:
+        """The provider's name in seats."""
+        ...
+
+    @property
+    def endpoint(self) -> str:
+        """Digest of dialect and base URL, part of every work key."""
+        ...
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls of this process may be in flight at once."""
+        ...
+
+    async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:
+        """Ask once. Cancelling the call closes its connection."""
+        ...
+
+
+class Clock(Protocol):
+    """Time. `now` follows the server's clock once a read time has been observed."""
+
+    def now(self) -> datetime:
+        """Return the present, aware UTC."""
+        ...
+
+    def observe(self, server_time: datetime) -> None:
+        """Note a server time that was just received."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...

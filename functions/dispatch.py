@@ -1,0 +1,99 @@
+"""One message per open seat, on the topic that feeds `evaluate`.
+
+Published only after the commit that makes the seat real: a message for a job that was never
+recorded would be worked on by nobody, while a job without its message is found by repair.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from functions.core.errors import UnreadableRecord
+from functions.core.jobs import SCHEMA_VERSION, Job
+from functions.core.ports import Message
+from functions.services import Services
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeatMessage:
+    """What a delivery is about: one seat of one run. `work_key` lets a single read fetch all."""
+
+    job: str
+    run: int
+    seat: int
+    work_key: str
+    traceparent: str | None = None
+
+
+async def dispatch(services: Services, job: Job, seats: Iterable[int]) -> None:
+    """Publish one message for each seat index given.
+
+    Safe to repeat: deliveries of a seat that has ended, or that somebody works on, buy nothing.
+
+    Raises:
+        PublishFailed: not every message was confirmed; repair will publish again.
+    """
+    messages = [encode(seat_message(job, index)) for index in seats]
+    if messages:
+        await services.publisher.publish(services.settings.evaluate_topic, messages)
+
+
+def seat_message(job: Job, index: int) -> SeatMessage:
+    """Return the message of one seat of the job's current run."""
+    return SeatMessage(
+        job=job.id,
+        run=job.run,
+        seat=index,
+        work_key=job.seats[index].work_key,
+        traceparent=job.traceparent,
+    )
+
+
+def encode(message: SeatMessage) -> Message:
+    """Return the message as published; identities also stand in the attributes, for people."""
+    body = {
+        "v": SCHEMA_VERSION,
+        "job": message.job,
+        "run": message.run,
+        "seat": message.seat,
+        "work_key": message.work_key,
+    }
+    attributes = {"job": message.job, "run": str(message.run), "seat": str(message.seat)}
+    if message.traceparent:
+        attributes["traceparent"] = message.traceparent
+    return Message(data=json.dumps(body).encode(), attributes=attributes)
+
+
+def decode(message: Message) -> SeatMessage:
+    """Read a published message.
+
+    Raises:
+        UnreadableRecord: it is not a seat message of a known version; says what is wrong.
+    """
+    try:
+        body = json.loads(message.data)
+    except (ValueError, RecursionError) as exc:
+        raise UnreadableRecord("the message's data is not JSON") from exc
+    if not isinstance(body, dict) or body.get("v") != SCHEMA_VERSION:
+        raise UnreadableRecord("the message's data is no object of a known version")
+    return SeatMessage(
+        job=_text(body, "job"),
+        run=_index(body, "run", 1),
+        seat=_index(body, "seat", 0),
+        work_key=_text(body, "work_key"),
+        traceparent=message.attributes.get("traceparent"),
+    )
+
+
+def _text(body: dict[str, object], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not value.replace("_", "").isalnum() or not value.isascii():
+        raise UnreadableRecord(f"the message's {name} is not an identity")
+    return value
+
+
+def _index(body: dict[str, object], name: str, least: int) -> int:
+    value = body.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UnreadableRecord(f"the message's {name} is not a whole number from {least}")
+    return value

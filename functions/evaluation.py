@@ -1,0 +1,267 @@
+"""One delivery of one seat: look, reuse, or claim and buy; then close.
+
+Each pass looks first and buys last. A pass ends the delivery, or the next one looks again. Nothing
+here acknowledges: the outcome is mapped to a status in one table (`functions.web.push`).
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from enum import Enum
+
+from functions import telemetry
+from functions.core.documents import job_path
+from functions.core.errors import ObjectMissing, UnreadableRecord, WriteConflict
+from functions.core.jobs import Job, JobState, SeatError, SeatRecord, SeatState
+from functions.core.leases import (
+    Claim,
+    Claimant,
+    Claimed,
+    Exhausted,
+    Held,
+    NotDue,
+    bury,
+    claim,
+    released,
+    under_way,
+)
+from functions.core.ports import Provider, Update
+from functions.core.prompts import PROMPT_DIGEST
+from functions.dispatch import SeatMessage, dispatch
+from functions.incidents import open_incident
+from functions.leasing import Granted, try_claim
+from functions.purchase import Question, buy, call_request
+from functions.reuse import Look, Seen, peek, settle_without_call, write_unheld
+from functions.services import Services
+from functions.settlement import (
+    close_if_ended,
+    seat_record,
+    settle_seat,
+    stop_run,
+    stopped_seat,
+)
+
+SHORT_WAIT_SECONDS = 10.0  # retries due within this are waited for in the handler
+LOOK_SECONDS = 1.0  # how often a waiting delivery looks at another's lease
+LEAST_CALL_SECONDS = 0.25  # closer to the deadline nothing is claimed any more
+SETTLING_SECONDS = 5.0  # kept free at the end of a handler's time for store and settlement
+CHANGED = "provider, endpoint or prompt template are not those the job was accepted with"
+
+
+class Delivery(Enum):
+    """What came of a delivery; the ack table gives each its status."""
+
+    ENDED = "ended"  # the seat has its record, or its run is over
+    DEFERRED = "deferred"  # a timer in the ledger will bring it back
+    REPUBLISHED = "republished"  # a fresh message was published
+    UNKNOWN_SEAT = "unknown_seat"  # no such job or seat
+
+
+async def evaluate(services: Services, message: SeatMessage, *, until: float) -> Delivery:
+    """Bring one seat to its end, or leave it where a timer or a message brings it back.
+
+    `until` is the end of the handler's time on the services' monotonic clock. Safe to repeat and to
+    run twice at once: every write is guarded.
+
+    Raises:
+        LedgerUnavailable, ObjectsUnavailable, PublishFailed: the delivery must come again.
+        UnreadableRecord: a stored document cannot be read.
+    """
+    while True:
+        seen = await peek(services, message)
+        if seen is None:
+            return Delivery.UNKNOWN_SEAT
+        if seen.job.run != message.run:
+            return Delivery.ENDED
+        delivery = await _pass(services, seen, until)
+        if delivery is not None:
+            return delivery
+
+
+async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None:
+    """Do what this look calls for; None means look again."""
+    job = seen.job
+    if job.state.is_terminal:
+        return await _leave_stopped(services, seen)
+    if seen.now >= job.deadline_at:
+        await stop_run(services, job, JobState.EXPIRED, "the deadline passed")
+        return None
+    left_seconds = (job.deadline_at - seen.now).total_seconds()
+    if left_seconds <= LEAST_CALL_SECONDS:
+        await services.clock.sleep(left_seconds)
+        return None
+    look = await settle_without_call(services, seen)
+    if look is Look.CHANGED:
+        return None
+    if look is Look.SETTLED:
+        return await _ended(services, job)
+    provider = services.providers.get(job.seats[seen.index].provider)
+    if provider is None or not _same_identity(job, seen.index, provider):
+        return await _fail_changed_identity(services, seen, CHANGED)
+    try:
+        request = await call_request(services, job, seen.index)
+    except (ObjectMissing, UnreadableRecord) as exc:
+        await open_incident(services, "input_missing", job.id, job=job, detail=str(exc))
+        return await _fail_changed_identity(services, seen, str(exc))
+    return await _claim_and_buy(services, seen, provider, request, until)
+
+
+async def _ended(services: Services, job: Job) -> Delivery:
+    await close_if_ended(services, job)
+    return Delivery.ENDED
+
+
+def _same_identity(job: Job, index: int, provider: Provider) -> bool:
+    """Whether a call now would still answer the question the work key names."""
+    return provider.endpoint == job.seats[index].endpoint and job.digests.prompt == PROMPT_DIGEST
+
+
+async def _fail_changed_identity(services: Services, seen: Seen, reason: str) -> Delivery:
+    error = SeatError(code="identity_changed", message=reason, retryable=False)
+    await settle_seat(services, seen.job, _record(seen, SeatState.FAILED, error))
+    return await _ended(services, seen.job)
+
+
+async def _leave_stopped(services: Services, seen: Seen) -> Delivery:
+    """Give a seat of a stopped run its record, unless its own call is still under way."""
+    job, evaluation = seen.job, seen.evaluation
+    if job.state not in (JobState.EXPIRED, JobState.CANCELED):
+        return Delivery.ENDED
+    if not under_way(evaluation, job.id, job.run, seen.index, seen.now):
+        await settle_seat(services, job, stopped_seat(job, seen.index, evaluation, seen.now))
+    return Delivery.ENDED
+
+
+def _record(seen: Seen, state: SeatState, error: SeatError) -> SeatRecord:
+    """Return the record of a seat that ends without a call of its own now."""
+    evaluation = bury(seen.evaluation, seen.now) if seen.evaluation else None
+    return seat_record(
+        seen.job, seen.index, state, ended_at=seen.now, evaluation=evaluation, error=error
+    )
+
+
+async def _claim_and_buy(
+    services: Services, seen: Seen, provider: Provider, request: Question, until: float
+) -> Delivery | None:
+    """Take a slot, then the lease, then call: no lease burns in a queue.
+
+    What the look already rules out opens no transaction.
+    """
+    claimant = _claimant(services, seen)
+    expected = claim(seen.evaluation, closed=False, now=seen.now, claimant=claimant)
+    if not isinstance(expected, Claimed):
+        return await _not_granted(services, seen, expected, until)
+    if services.inflight.closing:
+        return await _publish_afresh(services, seen)
+    patience = until - services.clock.monotonic() - _needed_seconds(services)
+    async with services.slots.provider(provider.name, patience) as free:
+        if not free or services.inflight.closing:
+            return await _publish_afresh(services, seen)
+        claimed = await try_claim(services, claimant)
+        if isinstance(claimed, Granted):
+            await buy(services, seen, claimed.lease, provider, request)
+    if not isinstance(claimed, Granted):
+        return await _not_granted(services, seen, claimed, until)
+    if services.inflight.closing:
+        return await _publish_afresh(services, seen)
+    return None
+
+
+def _needed_seconds(services: Services) -> float:
+    return services.settings.provider_deadline_seconds + SETTLING_SECONDS
+
+
+def _claimant(services: Services, seen: Seen) -> Claimant:
+    job = seen.job
+    return Claimant(
+        job=job.id,
+        run=job.run,
+        seat=seen.index,
+        tenant=job.tenant,
+        work_key=job.seats[seen.index].work_key,
+        window=job.run_window,
+        holder=services.new_id(),
+        lease_seconds=services.settings.lease_seconds,
+        run_at=job.run_at,
+        max_attempts=job.policy.max_attempts,
+        reuse_since=seen.reuse_since,
+        seen_token=seen.token,
+    )
+
+
+async def _not_granted(
+    services: Services, seen: Seen, refused: Claim, until: float
+) -> Delivery | None:
+    """Act on a claim that was not granted; closed and reusable ones are seen by the next look."""
+    if isinstance(refused, Exhausted):
+        return await _fail_exhausted(services, seen, refused)
+    if isinstance(refused, Held):
+        wait_seconds = min(LOOK_SECONDS, (refused.until - seen.now).total_seconds())
+        return await _wait(services, seen, wait_seconds, refused.until, until)
+    if isinstance(refused, NotDue):
+        if refused.due_at >= seen.job.deadline_at:
+            return await _fail_due_too_late(services, seen, refused)
+        wait_seconds = (refused.due_at - seen.now).total_seconds()
+        return await _wait(services, seen, wait_seconds, refused.due_at, until)
+    return None
+
+
+async def _fail_exhausted(services: Services, seen: Seen, refused: Exhausted) -> Delivery:
+    """End the seat; the evaluation's dead attempt, if any, ends `unknown` and wakes nobody."""
+    after = released(bury(refused.evaluation, seen.now), due_at=refused.evaluation.due_at)
+    after = replace(after, wake_at=None, wake=None)
+    if after != seen.evaluation:
+        await write_unheld(services, seen, after)
+    await settle_seat(services, seen.job, _record(seen, SeatState.FAILED, refused.error))
+    return await _ended(services, seen.job)
+
+
+async def _fail_due_too_late(services: Services, seen: Seen, refused: NotDue) -> Delivery:
+    """End a seat at once when the evaluation may be asked again only after the job's deadline."""
+    last = refused.evaluation.attempts[-1]
+    error = SeatError(
+        code=last.code or last.outcome.value,
+        message="the next try is due after the job's deadline",
+        retryable=True,
+    )
+    record = replace(_record(seen, SeatState.FAILED, error), due_at=refused.due_at)
+    await settle_seat(services, seen.job, record)
+    return await _ended(services, seen.job)
+
+
+async def _wait(
+    services: Services, seen: Seen, wait_seconds: float, back_at: datetime, until: float
+) -> Delivery | None:
+    """Wait in the handler when that is short and a place is free, else leave it to a timer."""
+    left_seconds = until - services.clock.monotonic()
+    enough = left_seconds > wait_seconds + _needed_seconds(services)
+    if wait_seconds <= SHORT_WAIT_SECONDS and enough and not services.inflight.closing:
+        async with services.slots.waiting() as allowed:
+            if allowed:
+                await services.clock.sleep(max(0.05, wait_seconds))
+                return None
+    return await _postpone(services, seen, back_at)
+
+
+async def _postpone(services: Services, seen: Seen, back_at: datetime) -> Delivery | None:
+    """Bring the job's next check forward to `back_at`; on conflict look again.
+
+    `wake_at` of the evaluation serves its last holder only, so the others rely on their own job.
+    """
+    job = seen.job
+    back_at = max(back_at, seen.now + timedelta(seconds=LOOK_SECONDS))
+    if job.check_at is not None and job.check_at <= back_at:
+        return Delivery.DEFERRED
+    fields = {"check_at": min(back_at, job.deadline_at)}
+    update = Update(path=job_path(job.id), fields=fields, if_updated_at=seen.job_update_time)
+    try:
+        await services.ledger.commit(update)
+    except WriteConflict:
+        return None
+    return Delivery.DEFERRED
+
+
+async def _publish_afresh(services: Services, seen: Seen) -> Delivery:
+    """Hand the seat to another instance or a later moment through the normal door."""
+    await dispatch(services, seen.job, [seen.index])
+    telemetry.event("published afresh", job=seen.job.id, seat=seen.job.seats[seen.index].seat)
+    return Delivery.REPUBLISHED

@@ -1,0 +1,124 @@
+"""The provider calls in flight in this process: how each can be cut, and the slots they take.
+
+A cut ends one call, not its handler: the handler still records the attempt and hands the seat on.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from functions.core.ports import Provider
+
+
+class CallCut(Exception):
+    """Raised beside a call to end it; `code` is `canceled` or `interrupted`."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(eq=False, kw_only=True)
+class Call:
+    """One call in flight; `claimed_at` is the server's time of its claim."""
+
+    job: str
+    run: int
+    claimed_at: datetime
+    _cut: asyncio.Future[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._cut = asyncio.get_running_loop().create_future()
+
+    def cut(self, code: str) -> None:
+        """End the call; the first code given counts."""
+        if not self._cut.done():
+            self._cut.set_result(code)
+
+    async def wait_cut(self) -> None:
+        """Wait for the cut.
+
+        Raises:
+            CallCut: always, once it came.
+        """
+        raise CallCut(await self._cut)
+
+
+class InFlight:
+    """All calls of this process, and whether it still takes new ones."""
+
+    def __init__(self) -> None:
+        self.calls: set[Call] = set()
+        self.closing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @asynccontextmanager
+    async def call(self, job: str, run: int, claimed_at: datetime) -> AsyncIterator[Call]:
+        """Register a call for the time of the block."""
+        entry = Call(job=job, run=run, claimed_at=claimed_at)
+        self.calls.add(entry)
+        self._idle.clear()
+        try:
+            yield entry
+        finally:
+            self.calls.discard(entry)
+            if not self.calls:
+                self._idle.set()
+
+    def cut(self, job: str, run: int, code: str) -> int:
+        """Cut the calls of one run; return how many."""
+        hit = [call for call in self.calls if (call.job, call.run) == (job, run)]
+        for call in hit:
+            call.cut(code)
+        return len(hit)
+
+    async def shut_down(self, grace_seconds: float) -> None:
+        """Take no new calls, give the running ones the grace time, then cut the rest."""
+        self.closing = True
+        try:
+            async with asyncio.timeout(grace_seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            for call in list(self.calls):
+                call.cut("interrupted")
+
+
+class Slots:
+    """Call slots per provider, and the share of request slots that deliveries may wait in."""
+
+    def __init__(self, providers: Mapping[str, Provider], waiting: int) -> None:
+        self._providers = providers
+        self._semaphores: dict[str, asyncio.Semaphore] = {}
+        self._waiting_left = waiting
+
+    @asynccontextmanager
+    async def provider(self, name: str, wait_seconds: float) -> AsyncIterator[bool]:
+        """Hold a provider's slot for the block; yields False when none came free in time."""
+        semaphore = self._semaphores.setdefault(
+            name, asyncio.Semaphore(self._providers[name].concurrency)
+        )
+        try:
+            async with asyncio.timeout(max(0.0, wait_seconds)):
+                await semaphore.acquire()
+        except TimeoutError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            semaphore.release()
+
+    @asynccontextmanager
+    async def waiting(self) -> AsyncIterator[bool]:
+        """Hold a waiting place for the block; yields False when all are taken."""
+        if self._waiting_left <= 0:
+            yield False
+            return
+        self._waiting_left -= 1
+        try:
+            yield True
+        finally:
+            self._waiting_left += 1

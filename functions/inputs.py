@@ -1,0 +1,53 @@
+"""Facts and rubric of a job: inline in its document when small, else objects by digest."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from functions.core.errors import UnreadableRecord
+from functions.core.identities import canonical_json, input_object, sha256_hex
+from functions.core.jobs import Inputs, Job
+from functions.services import Services
+
+INLINE_BYTES = 32 * 1024
+
+
+async def keep_inputs(
+    services: Services, tenant: str, facts: Mapping[str, Any], rubric: Mapping[str, Any]
+) -> Inputs:
+    """Return how the inputs are kept; large ones are stored before the job refers to them.
+
+    Raises:
+        ObjectsUnavailable: an object could not be stored for certain.
+    """
+    facts_text, rubric_text = canonical_json(facts), canonical_json(rubric)
+    if len(facts_text) + len(rubric_text) <= INLINE_BYTES:
+        return Inputs(facts=facts_text.decode(), rubric=rubric_text.decode())
+    names = [input_object(tenant, sha256_hex(data)) for data in (facts_text, rubric_text)]
+    for name, data in zip(names, (facts_text, rubric_text), strict=True):
+        await services.objects.create(
+            name, data, content_type="application/json", metadata={"sha256": sha256_hex(data)}
+        )
+    return Inputs(facts_object=names[0], rubric_object=names[1])
+
+
+async def load_inputs(services: Services, job: Job) -> tuple[str, str]:
+    """Return facts and rubric as canonical JSON text, checked against the job's digests.
+
+    Raises:
+        ObjectMissing, ObjectsUnavailable: an input object cannot be read.
+        UnreadableRecord: an input is not the one that was accepted.
+    """
+    facts = await _text(services, job.inputs.facts, job.inputs.facts_object, job.digests.facts)
+    rubric = await _text(services, job.inputs.rubric, job.inputs.rubric_object, job.digests.rubric)
+    return facts, rubric
+
+
+async def _text(services: Services, inline: str | None, name: str | None, expected: str) -> str:
+    if inline is not None:
+        return inline
+    if name is None:
+        raise UnreadableRecord("the job holds neither the input nor the name of its object")
+    data = await services.objects.read(name)
+    if sha256_hex(data) != expected:
+        raise UnreadableRecord(f"{name}: the object does not match the job's digest")
+    return data.decode()

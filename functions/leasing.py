@@ -1,0 +1,197 @@
+"""Lease I/O: claim in a transaction, renew while a call runs, write only as the holder.
+
+All writes of a lease's owner go through `commit_as_holder`, which checks holder and token in the
+ledger and says whether it won. An ambiguous commit is resolved by reading back.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from functions.core.documents import (
+    changes,
+    evaluation_path,
+    from_snapshot,
+    terminal_path,
+    to_document,
+)
+from functions.core.errors import LedgerUnavailable, WriteConflict
+from functions.core.identities import shard_of
+from functions.core.jobs import Attempt, Evaluation
+from functions.core.leases import Claim, Claimant, Claimed, Held, claim, is_held_by
+from functions.core.ports import Create, Decision, Snapshot, Update, Write
+from functions.services import Services
+
+RESOLVE_TRIES = 5
+RENEWAL_MARGIN_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """A granted lease: the evaluation as this holder last wrote it, and that write's time."""
+
+    evaluation: Evaluation
+    attempt: Attempt
+    update_time: datetime
+    claimed_at: datetime
+
+    @property
+    def path(self) -> str:
+        """The path of the evaluation's document."""
+        return evaluation_path(self.evaluation.work_key)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Granted:
+    """The claim succeeded and this process is the holder."""
+
+    lease: Lease
+
+
+class LeaseLost(Exception):
+    """Raised beside a call when its lease can no longer be kept; it ends the call."""
+
+
+async def try_claim(services: Services, claimant: Claimant) -> Granted | Claim:
+    """Claim the evaluation for one attempt, written down in the same commit.
+
+    Returns `Granted` for a win, else why not; contention counts as `Held`: look again.
+
+    Raises:
+        LedgerUnavailable: ownership is unknown after reading back; nothing may be sent.
+    """
+    paths = (
+        evaluation_path(claimant.work_key),
+        terminal_path(claimant.job, claimant.run),
+    )
+    try:
+        decision, committed = await services.ledger.transact(
+            paths, lambda snapshots: _decide(snapshots, claimant)
+        )
+    except WriteConflict:
+        return Held(until=services.clock.now() + timedelta(seconds=1))
+    except LedgerUnavailable:
+        return await _own_claim(services, claimant)
+    if not isinstance(decision, Claimed) or committed is None:
+        return decision
+    return _granted(decision.evaluation, decision.attempt, committed)
+
+
+def _decide(snapshots: Sequence[Snapshot], claimant: Claimant) -> Decision[Claim]:
+    found, terminal = snapshots
+    before = from_snapshot(Evaluation, found)
+    decision = claim(before, closed=terminal.exists, now=found.read_time, claimant=claimant)
+    if not isinstance(decision, Claimed):
+        return decision, ()
+    after = replace(decision.evaluation, shard=shard_of(claimant.work_key))
+    return replace(decision, evaluation=after), (_write(found, before, after),)
+
+
+def _write(found: Snapshot, before: Evaluation | None, after: Evaluation) -> Write:
+    if before is None:
+        return Create(path=found.path, data=to_document(after))
+    return Update(path=found.path, fields=changes(before, after))
+
+
+async def _own_claim(services: Services, claimant: Claimant) -> Granted | Claim:
+    """Find out whether an ambiguous claim was applied: my random holder is on the lease, or not."""
+    [found] = await services.ledger.get(evaluation_path(claimant.work_key))
+    state = from_snapshot(Evaluation, found)
+    if state is None or state.holder != claimant.holder or found.update_time is None:
+        return Held(until=found.read_time)
+    attempt = next(a for a in state.attempts if a.token == state.token)
+    return _granted(state, attempt, found.update_time)
+
+
+def _granted(state: Evaluation, attempt: Attempt, committed: datetime) -> Granted:
+    return Granted(
+        lease=Lease(
+            evaluation=state,
+            attempt=attempt,
+            update_time=committed,
+            claimed_at=attempt.started_at,
+        )
+    )
+
+
+async def commit_as_holder(
+    services: Services, lease: Lease, after: Evaluation, create: Create | None = None
+) -> Lease | None:
+    """Write the evaluation while holder and token are still this lease's; None when they are not.
+
+    `create`, the seat's record, goes into the same commit; when it exists already, the evaluation
+    is written alone.
+
+    Raises:
+        LedgerUnavailable: still without a certain answer after `RESOLVE_TRIES`.
+    """
+    for _ in range(RESOLVE_TRIES):
+        update = Update(
+            path=lease.path,
+            fields=changes(lease.evaluation, after),
+            if_updated_at=lease.update_time,
+        )
+        try:
+            committed = await services.ledger.commit(update, *((create,) if create else ()))
+        except (WriteConflict, LedgerUnavailable):
+            paths = (lease.path, *((create.path,) if create else ()))
+            found, *seat = await services.ledger.get(*paths)
+            state = from_snapshot(Evaluation, found)
+            if state == after and found.update_time is not None:
+                return replace(lease, evaluation=after, update_time=found.update_time)
+            if not is_held_by(state, lease.attempt.holder, lease.attempt.token):
+                return None
+            if state is None or found.update_time is None:
+                return None
+            lease = replace(lease, evaluation=state, update_time=found.update_time)
+            if seat and seat[0].exists:
+                create = None
+        else:
+            return replace(lease, evaluation=after, update_time=committed)
+    raise LedgerUnavailable(f"{lease.path}: no certain answer after {RESOLVE_TRIES} tries")
+
+
+class LeaseKeeper:
+    """Keeps one lease alive beside its call; `lease` is the latest state."""
+
+    def __init__(self, services: Services, lease: Lease) -> None:
+        self.lease = lease
+        self._services = services
+        self._seconds = services.settings.lease_seconds
+
+    async def keep(self) -> None:
+        """Renew at a third of the lease's length until cancelled.
+
+        Raises:
+            LeaseLost: another holder was found, or no renewal succeeded in time.
+        """
+        while True:
+            await self._services.clock.sleep(self._seconds / 3)
+            while not await self._renew():
+                if self._left_seconds() <= RENEWAL_MARGIN_SECONDS:
+                    raise LeaseLost(self.lease.path)
+                await self._services.clock.sleep(min(1.0, self._seconds / 10))
+
+    async def _renew(self) -> bool:
+        """Push the expiry on; False when the ledger gave no answer.
+
+        Raises:
+            LeaseLost: holder or token have changed.
+        """
+        until = self._services.clock.now() + timedelta(seconds=self._seconds)
+        after = replace(self.lease.evaluation, lease_until=until, wake_at=until)
+        patience = max(0.1, self._left_seconds() - RENEWAL_MARGIN_SECONDS)
+        try:
+            async with asyncio.timeout(patience):
+                renewed = await commit_as_holder(self._services, self.lease, after)
+        except (LedgerUnavailable, TimeoutError):
+            return False
+        if renewed is None:
+            raise LeaseLost(self.lease.path)
+        self.lease = renewed
+        return True
+
+    def _left_seconds(self) -> float:
+        until = self.lease.evaluation.lease_until or self._services.clock.now()
+        return (until - self._services.clock.now()).total_seconds()

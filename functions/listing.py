@@ -1,0 +1,106 @@
+"""Pages of a tenant's jobs, newest first, with cursors that stay right while jobs are added.
+
+The submission time is indexed per shard, so that no single index range takes every write; a page is
+merged from one query a shard.
+"""
+
+import asyncio
+import base64
+import binascii
+import heapq
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+
+from functions.core.documents import from_document
+from functions.core.errors import EmpanelError
+from functions.core.identities import SHARDS
+from functions.core.jobs import Job
+from functions.core.ports import Query
+from functions.services import Services
+
+
+class BadCursor(EmpanelError):
+    """The cursor is not one of ours."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFilter:
+    """What a page of jobs is narrowed to; None means anything."""
+
+    state: str | None = None
+    window: str | None = None
+    owner: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """Jobs, newest first, and the cursor of the next page, None at the end."""
+
+    jobs: tuple[Job, ...]
+    next_cursor: str | None
+
+
+async def list_jobs(
+    services: Services, tenant: str, wanted: JobFilter, *, limit: int, cursor: str | None
+) -> Page:
+    """Return one page.
+
+    Raises:
+        BadCursor: the cursor cannot be read.
+        LedgerUnavailable: a query had no answer, or lacks its index.
+    """
+    after = _decode(cursor) if cursor is not None else None
+    queries = [_query(tenant, wanted, shard, limit, after) for shard in range(SHARDS)]
+    found = await asyncio.gather(*(services.ledger.query(query) for query in queries))
+    pages = [[from_document(Job, doc.data or {}, doc.path) for doc in page] for page in found]
+    newest = heapq.merge(*pages, key=_position, reverse=True)
+    jobs = tuple(islice(newest, limit))
+    more = sum(map(len, pages)) > len(jobs) or len(jobs) == limit
+    return Page(jobs=jobs, next_cursor=_encode(jobs[-1]) if jobs and more else None)
+
+
+def _query(
+    tenant: str, wanted: JobFilter, shard: int, limit: int, after: tuple[datetime, str] | None
+) -> Query:
+    where: list[tuple[str, str, object]] = [("tenant", "==", tenant), ("shard", "==", shard)]
+    for name, value in (
+        ("state", wanted.state),
+        ("run_window", wanted.window),
+        ("owner", wanted.owner),
+    ):
+        if value is not None:
+            where.append((name, "==", value))
+    if wanted.label is not None:
+        where.append(("label_pairs", "array_contains", wanted.label))
+    return Query(
+        collection="jobs",
+        where=tuple(where),
+        order_by="submitted_at",
+        descending=True,
+        limit=limit,
+        after=after,
+    )
+
+
+def _position(job: Job) -> tuple[datetime, str]:
+    return (job.submitted_at, job.id)
+
+
+def _encode(job: Job) -> str:
+    position = [job.submitted_at.astimezone(UTC).isoformat(), job.id]
+    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str) -> tuple[datetime, str]:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        moment, job = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        parsed = datetime.fromisoformat(moment)
+    except (binascii.Error, ValueError, TypeError, RecursionError) as exc:
+        raise BadCursor("the cursor is not one that a list answered") from exc
+    if parsed.tzinfo is None or not isinstance(job, str) or not job.replace("_", "").isalnum():
+        raise BadCursor("the cursor is not one that a list answered")
+    return parsed, job

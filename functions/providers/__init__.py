@@ -1,0 +1,1 @@
+"""Calls to model providers: one module per dialect, one HTTP client."""

@@ -1,0 +1,104 @@
+"""What every provider dialect shares: the endpoint's description and the shape of a dialect.
+
+A dialect is a pure module: it builds a request and reads a response. Only `HttpProvider` does I/O.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import rfc8785
+
+from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
+from functions.providers.redaction import Redact, unredacted
+
+SchemaMode = Literal["json_schema", "json_object", "prompt"]
+
+# What a caller may give with a seat. A dialect translates these and sends none that was not given.
+SEAT_PARAMETERS = frozenset(
+    {"max_output_tokens", "temperature", "top_p", "seed", "reasoning_effort"}
+)
+DEFAULT_CONCURRENCY = 64
+DEFAULT_MAX_ANSWER_BYTES = 1024 * 1024
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    """One configured server and its habits.
+
+    `auth_header` carries `Bearer KEY` when it is `Authorization`, else the key alone. `schema_mode`
+    says how far the server takes a JSON Schema; the prompt names the schema in every mode.
+    `integers` narrows bounded numbers to integers in the schema that is sent, for servers whose
+    grammar bounds only integers (llama.cpp). `max_string_characters` is the longest string bound
+    the server takes; None sends no bounds, which OpenAI's strict mode refuses. Our own validation
+    always uses the full schema.
+    """
+
+    name: str
+    base_url: str
+    dialect: str = "chat"
+    api_key: str | None = field(default=None, repr=False)
+    auth_header: str = "Authorization"
+    token_field: str = "max_completion_tokens"
+    schema_mode: SchemaMode = "json_schema"
+    integers: bool = False
+    max_string_characters: int | None = None
+    concurrency: int = DEFAULT_CONCURRENCY
+    max_answer_bytes: int = DEFAULT_MAX_ANSWER_BYTES
+
+
+class WireRequest(NamedTuple):
+    """A request as it is sent: path below the base URL, headers, JSON body."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Dialect(Protocol):
+    """How one vendor's protocol is spoken. Both functions are pure."""
+
+    def build(self, endpoint: Endpoint, request: CallRequest) -> WireRequest | CallFailure:
+        """Return what to send, or why this request cannot be put in the dialect's words."""
+        ...
+
+    def read(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        body: bytes,
+        now: datetime,
+        redact: Redact = unredacted,
+    ) -> ProviderAnswer | CallFailure:
+        """Return the answer or the failure a whole response means."""
+        ...
+
+
+def endpoint_digest(dialect: str, base_url: str) -> str:
+    """Return the SHA-256 of dialect and normalised base URL, part of every work key."""
+    identity = {"base_url": normalized(base_url), "dialect": dialect}
+    return hashlib.sha256(rfc8785.dumps(identity)).hexdigest()
+
+
+def normalized(base_url: str) -> str:
+    """Return `base_url` with lower-case scheme and host, no default port, no closing slash."""
+    parts = urlsplit(base_url.strip())
+    host = (parts.hostname or "").lower()
+    host = f"[{host}]" if ":" in host else host
+    port = parts.port
+    default = port is None or port == _DEFAULT_PORTS.get(parts.scheme)
+    location = host if default else f"{host}:{port}"
+    return urlunsplit((parts.scheme, location, parts.path.rstrip("/"), "", ""))
+
+
+def auth_headers(endpoint: Endpoint) -> dict[str, str]:
+    """Return the header that carries the key, nothing for an endpoint without one."""
+    if endpoint.api_key is None:
+        return {}
+    bearer = endpoint.auth_header.lower() == "authorization"
+    return {endpoint.auth_header: f"Bearer {endpoint.api_key}" if bearer else endpoint.api_key}

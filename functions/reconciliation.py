@@ -1,0 +1,245 @@
+"""Repair: lost work goes back through the normal door, found by timers that only open work has.
+
+A pass reads what is due and nothing else, so its cost does not grow with history. Everything it
+does is guarded as the handlers' own writes are, so two passes at once, or a pass beside live
+traffic, do no harm: each gap is repaired once in effect.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from functions import telemetry
+from functions.core.documents import (
+    evaluation_path,
+    from_document,
+    from_snapshot,
+    job_path,
+)
+from functions.core.errors import PublishFailed, UnreadableRecord, WriteConflict
+from functions.core.identities import SHARDS
+from functions.core.jobs import Evaluation, Job, JobState
+from functions.core.leases import is_live, under_way
+from functions.core.ports import DELETE, Query, Snapshot, Update
+from functions.dispatch import dispatch
+from functions.incidents import open_incident
+from functions.services import Services
+from functions.settlement import (
+    close_if_ended,
+    read_seats,
+    settle_seat,
+    stop_run,
+    stopped_seat,
+)
+
+PAGE = 100
+LONGEST_CHECK_FACTOR = 15  # the check interval doubles up to this many times its first length
+WAKE_AGAIN_SECONDS = 60.0
+LOOK_SECONDS = 2.0  # how often a pass looks while anything is open
+PASS_SHARE = 0.8  # of the scheduler's period
+
+
+@dataclass(kw_only=True)
+class RepairReport:
+    """What one repair pass did, by kind, and each repair with its reason."""
+
+    looks: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    repairs: list[dict[str, str]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def add(self, kind: str, job: str, reason: str) -> None:
+        """Note one repair; the list keeps the first hundred, the counts all."""
+        self.counts[kind] += 1
+        if len(self.repairs) < PAGE:
+            self.repairs.append({"kind": kind, "job_id": job, "reason": reason})
+        telemetry.event("repaired", kind=kind, job=job, reason=reason)
+
+
+async def repair(services: Services) -> RepairReport:
+    """Look every few seconds for most of the scheduler's period; stop early when nothing is open.
+
+    Raises:
+        LedgerUnavailable: the ledger cannot be read; the next period tries again.
+    """
+    report = RepairReport()
+    end = services.clock.monotonic() + services.settings.repair_seconds * PASS_SHARE
+    while True:
+        await repair_once(services, report)
+        soonest = min(LOOK_SECONDS, services.settings.repair_seconds / 4)
+        if services.inflight.closing or services.clock.monotonic() + soonest >= end:
+            return report
+        if not await _anything_open(services):
+            return report
+        await services.clock.sleep(soonest)
+
+
+async def repair_once(services: Services, report: RepairReport) -> None:
+    """Look once at everything that is due.
+
+    Raises:
+        LedgerUnavailable: the ledger cannot be read.
+    """
+    report.looks += 1
+    for shard in range(SHARDS):
+        for found in await _due(services, "evaluations", "wake_at", shard):
+            await _guarded(services, report, found, _wake)
+        for found in await _due(services, "jobs", "check_at", shard):
+            await _guarded(services, report, found, _check)
+
+
+async def _anything_open(services: Services) -> bool:
+    """Whether any job still has a timer: one read a shard, whatever the history."""
+    for shard in range(SHARDS):
+        query = Query(
+            collection="jobs", where=(("shard", "==", shard),), order_by="check_at", limit=1
+        )
+        if await services.ledger.query(query):
+            return True
+    return False
+
+
+async def _due(services: Services, collection: str, timer: str, shard: int) -> list[Snapshot]:
+    now = services.clock.now()
+    query = Query(
+        collection=collection,
+        where=(("shard", "==", shard), (timer, "<=", now)),
+        order_by=timer,
+        limit=PAGE,
+    )
+    return await services.ledger.query(query)
+
+
+Step = Callable[[Services, RepairReport, Snapshot], Awaitable[None]]
+
+
+async def _guarded(services: Services, report: RepairReport, found: Snapshot, step: Step) -> None:
+    """Run one repair; what goes wrong with one record keeps no other from being repaired."""
+    services.clock.observe(found.read_time)
+    try:
+        await step(services, report, found)
+    except WriteConflict:
+        report.counts["moved meanwhile"] += 1
+    except PublishFailed as exc:
+        report.errors.append(f"{found.path}: {exc}"[:300])
+    except UnreadableRecord as exc:
+        report.errors.append(f"{found.path}: {exc}"[:300])
+        await open_incident(services, "unreadable_record", found.path, detail=str(exc))
+
+
+async def _wake(services: Services, report: RepairReport, found: Snapshot) -> None:
+    """Publish the seat whose retry is due or whose holder died.
+
+    The timer moves on before the message is sent: when the process dies between the two, the timer
+    comes again, while the other order could publish the same seat at every look.
+    """
+    evaluation = from_document(Evaluation, found.data or {}, found.path)
+    wake = evaluation.wake
+    job = await _job(services, wake.job) if wake else None
+    open_run = (
+        job is not None and wake is not None and job.run == wake.run and not job.state.is_terminal
+    )
+    again = found.read_time + timedelta(seconds=WAKE_AGAIN_SECONDS)
+    fields: dict[str, object] = {"wake_at": again} if open_run else {"wake_at": DELETE}
+    await services.ledger.commit(
+        Update(path=found.path, fields=fields, if_updated_at=found.update_time)
+    )
+    if job is None or wake is None or not open_run:
+        return
+    held = evaluation.holder is not None
+    reason = "its holder's lease ran out" if held else "its retry was due"
+    await dispatch(services, job, [wake.seat])
+    report.add("woken", job.id, f"seat {job.seats[wake.seat].seat}: {reason}")
+
+
+async def _job(services: Services, job: str) -> Job | None:
+    [found] = await services.ledger.get(job_path(job))
+    return from_snapshot(Job, found)
+
+
+async def _check(services: Services, report: RepairReport, found: Snapshot) -> None:
+    """Do for one job what its handlers left undone."""
+    job = from_document(Job, found.data or {}, found.path)
+    if job.state.is_terminal:
+        await _finish_stopped(services, report, job, found)
+    elif found.read_time >= job.deadline_at:
+        if await stop_run(services, job, JobState.EXPIRED, "the deadline passed"):
+            report.add("expired", job.id, "its deadline passed")
+    elif await close_if_ended(services, job):
+        report.add("closed", job.id, "all its seats had ended")
+    else:
+        await _dispatch_again(services, report, job, found)
+
+
+async def _dispatch_again(
+    services: Services, report: RepairReport, job: Job, found: Snapshot
+) -> None:
+    """Publish the open seats nobody works on, and look again after twice the time."""
+    records, read_at = await read_seats(services, job)
+    open_seats = [index for index, record in enumerate(records) if record is None]
+    evaluations = await _evaluations(services, job, open_seats)
+    idle = [
+        index for index in open_seats if not _is_waited_for(evaluations[index], job, index, read_at)
+    ]
+    await services.ledger.commit(_next_check(services, job, found))
+    if idle:
+        await dispatch(services, job, idle)
+        names = ", ".join(job.seats[index].seat for index in idle)
+        report.add("dispatched", job.id, f"nobody works on {names}")
+
+
+def _is_waited_for(evaluation: Evaluation | None, job: Job, index: int, now: datetime) -> bool:
+    """Whether this very seat holds the lease, or has its own wake-up call ahead."""
+    if evaluation is None or evaluation.wake is None:
+        return False
+    wake = evaluation.wake
+    own = (wake.job, wake.run, wake.seat) == (job.id, job.run, index)
+    ahead = evaluation.wake_at is not None and evaluation.wake_at > now
+    return own and (ahead or is_live(evaluation, now))
+
+
+async def _evaluations(
+    services: Services, job: Job, indexes: Sequence[int]
+) -> dict[int, Evaluation | None]:
+    if not indexes:
+        return {}
+    paths = [evaluation_path(job.seats[index].work_key) for index in indexes]
+    snapshots = await services.ledger.get(*paths)
+    return {
+        index: from_snapshot(Evaluation, found)
+        for index, found in zip(indexes, snapshots, strict=True)
+    }
+
+
+def _next_check(services: Services, job: Job, found: Snapshot) -> Update:
+    longest = int(services.settings.repair_seconds * LONGEST_CHECK_FACTOR)
+    check_at = min(found.read_time + timedelta(seconds=job.check_seconds), job.deadline_at)
+    fields = {"check_at": check_at, "check_seconds": min(job.check_seconds * 2, longest)}
+    return Update(path=found.path, fields=fields, if_updated_at=found.update_time)
+
+
+async def _finish_stopped(
+    services: Services, report: RepairReport, job: Job, found: Snapshot
+) -> None:
+    """Give the seats of a stopped run their records, then take the job off the timer.
+
+    A seat whose own call is still under way gets its record from that call's end.
+    """
+    records, read_at = await read_seats(services, job)
+    missing = [index for index, record in enumerate(records) if record is None]
+    evaluations = await _evaluations(services, job, missing)
+    busy = 0
+    for index in missing:
+        evaluation = evaluations[index]
+        if under_way(evaluation, job.id, job.run, index, read_at):
+            busy += 1
+            continue
+        await settle_seat(services, job, stopped_seat(job, index, evaluation, read_at))
+        report.add("seat recorded", job.id, f"seat {job.seats[index].seat} of a stopped run")
+    if busy:
+        await services.ledger.commit(_next_check(services, job, found))
+        return
+    await services.ledger.commit(
+        Update(path=found.path, fields={"check_at": DELETE}, if_updated_at=found.update_time)
+    )

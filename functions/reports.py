@@ -1,0 +1,115 @@
+"""The panel's report: complete, or partial with every missing seat named.
+
+Each answer is read from the bucket and checked against the digest on record. Statistics are over
+the seats that answered and say so: `n` of `of`. A missing seat is neither zero nor left out in
+silence.
+"""
+
+import asyncio
+import statistics
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from functions.core.errors import ObjectMissing, UnreadableRecord
+from functions.core.jobs import Output, SeatError, SeatState
+from functions.outputs import read_output
+from functions.services import Services
+from functions.statuses import JobStatus, output_view, timestamp
+
+READS_AT_ONCE = 16
+
+
+async def build_report(services: Services, status: JobStatus) -> dict[str, Any]:
+    """Return the report; `complete` is true only when every seat's answer could be read.
+
+    Raises:
+        ObjectsUnavailable: the bucket gave no certain answer.
+    """
+    limit = asyncio.Semaphore(READS_AT_ONCE)
+    indexes = range(len(status.job.seats))
+    async with asyncio.TaskGroup() as group:
+        reads = [group.create_task(_read(services, status, index, limit)) for index in indexes]
+    answers = [read.result() for read in reads]
+    seats = [
+        _seat_view(status, index, content)
+        for index, content in enumerate(answers)
+        if isinstance(content, Mapping)
+    ]
+    missing = [
+        _missing_view(status, index, error)
+        for index, error in enumerate(answers)
+        if not isinstance(error, Mapping)
+    ]
+    return {
+        "job_id": status.job.id,
+        "run": status.job.run,
+        "state": status.job.state.value,
+        "complete": not missing,
+        "decision_id": status.job.decision_id,
+        "seats": seats,
+        "missing": missing,
+        "summary": _summary([seat["score"] for seat in seats], of=len(status.job.seats)),
+    }
+
+
+async def _read(
+    services: Services, status: JobStatus, index: int, limit: asyncio.Semaphore
+) -> Mapping[str, Any] | SeatError | None:
+    """Return a seat's answer, or why it has none; None when it has simply not ended."""
+    record = status.record(index)
+    if record is None or record.output is None:
+        return record.error if record else None
+    async with limit:
+        try:
+            return await read_output(services, record.output)
+        except ObjectMissing:
+            return SeatError(
+                code="output_missing", message="the answer's object is gone", retryable=True
+            )
+        except UnreadableRecord as exc:
+            return SeatError(code="output_damaged", message=str(exc), retryable=True)
+
+
+def _seat_view(status: JobStatus, index: int, content: Mapping[str, Any]) -> dict[str, Any]:
+    record = status.record(index)
+    output: Output | None = record.output if record else None
+    return {
+        "seat": status.job.seats[index].seat,
+        "score": content["score"],
+        "criteria": content["criteria"],
+        "rationale": content["rationale"],
+        "answer": content["answer"],
+        "usage": asdict(output.usage) if output and output.usage else None,
+        "cost_usd": output.cost_usd if output else None,
+        "model_returned": output.model_returned if output else None,
+        "reused": record.reused if record else False,
+        "output": output_view(output),
+    }
+
+
+def _missing_view(status: JobStatus, index: int, error: SeatError | None) -> dict[str, Any]:
+    state = status.seat_state(index)
+    if state is SeatState.SUCCEEDED:
+        state = SeatState.FAILED  # its record says succeeded, its object does not
+    return {
+        "seat": status.job.seats[index].seat,
+        "state": state.value,
+        "code": error.code if error else None,
+        "reason": error.message if error else f"the seat is {state.value}",
+        "due_at": timestamp(status.due_at(index)),
+    }
+
+
+def _summary(scores: list[float | None], *, of: int) -> dict[str, Any]:
+    """Return statistics over the seats that gave a score, out of all seats asked."""
+    given = [score for score in scores if score is not None]
+    return {
+        "mean": statistics.fmean(given) if given else None,
+        "median": statistics.median(given) if given else None,
+        "min": min(given, default=None),
+        "max": max(given, default=None),
+        "stdev": statistics.stdev(given) if len(given) > 1 else None,
+        "n": len(given),
+        "of": of,
+    }

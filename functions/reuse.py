@@ -1,0 +1,213 @@
+"""What can be had without a call: a stored output, or an orphan object nobody settled."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
+
+from functions import telemetry
+from functions.core.documents import (
+    changes,
+    evaluation_path,
+    from_snapshot,
+    job_path,
+)
+from functions.core.errors import UnreadableRecord, WriteConflict
+from functions.core.identities import output_object
+from functions.core.jobs import Evaluation, Job, Outcome, SeatState
+from functions.core.leases import bury, end_attempt, has_output_since, holds_output, is_live
+from functions.core.leases import released as without_holder
+from functions.core.ports import Update
+from functions.dispatch import SeatMessage
+from functions.incidents import open_incident
+from functions.outputs import StoredAnswer, find_answer, output_exists
+from functions.services import Services
+from functions.settlement import seat_record, settle_seat
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """One look at a delivery's job and evaluation; `now` is the server's read time."""
+
+    job: Job
+    job_update_time: datetime
+    evaluation: Evaluation | None
+    evaluation_update_time: datetime | None
+    index: int
+    now: datetime
+    reuse_since: datetime
+
+    @property
+    def token(self) -> int:
+        """How often the evaluation had been claimed at this look."""
+        return self.evaluation.token if self.evaluation else 0
+
+
+async def peek(services: Services, message: SeatMessage) -> Seen | None:
+    """Read job and evaluation in one round trip; None when there is no such seat.
+
+    Raises:
+        UnreadableRecord: a document cannot be read.
+        LedgerUnavailable: no answer.
+    """
+    found, evaluation = await services.ledger.get(
+        job_path(message.job), evaluation_path(message.work_key)
+    )
+    services.clock.observe(evaluation.read_time)
+    job = from_snapshot(Job, found)
+    if job is None or found.update_time is None or not _has_seat(job, message):
+        return None
+    return Seen(
+        job=job,
+        job_update_time=found.update_time,
+        evaluation=from_snapshot(Evaluation, evaluation),
+        evaluation_update_time=evaluation.update_time,
+        index=message.seat,
+        now=evaluation.read_time,
+        reuse_since=_reuse_since(services, job, evaluation.read_time),
+    )
+
+
+def _has_seat(job: Job, message: SeatMessage) -> bool:
+    return message.seat < len(job.seats) and job.seats[message.seat].work_key == message.work_key
+
+
+def _reuse_since(services: Services, job: Job, now: datetime) -> datetime:
+    """Outputs older than half their retention could be gone before the job's own are."""
+    if not job.policy.reuse:
+        return job.run_at
+    return now - timedelta(days=services.settings.retention_days / 2)
+
+
+class Look(Enum):
+    """What a look at the stored things came to."""
+
+    SETTLED = auto()  # the seat has its record
+    CHANGED = auto()  # something moved meanwhile: look again
+    MUST_BUY = auto()  # nothing is stored
+
+
+async def settle_without_call(services: Services, seen: Seen) -> Look:
+    """Settle the seat from what is stored already, if anything is.
+
+    Raises:
+        LedgerUnavailable, ObjectsUnavailable: no certain answer: nothing may be bought yet.
+    """
+    evaluation = seen.evaluation
+    if evaluation is None:
+        return Look.MUST_BUY
+    if has_output_since(evaluation, seen.reuse_since):
+        return await _reuse(services, seen, evaluation)
+    if evaluation.object_name is None or is_live(evaluation, seen.now):
+        return Look.MUST_BUY
+    if holds_output(evaluation, evaluation.object_name):
+        return Look.MUST_BUY
+    return await _adopt_orphan(services, seen, evaluation, evaluation.object_name)
+
+
+async def _reuse(services: Services, seen: Seen, evaluation: Evaluation) -> Look:
+    output = evaluation.output
+    if output is None or not await output_exists(services, output):
+        await _discard_output(services, seen, evaluation, "output_missing", "the object is gone")
+        return Look.CHANGED
+    record = seat_record(
+        seen.job,
+        seen.index,
+        SeatState.SUCCEEDED,
+        ended_at=seen.now,
+        evaluation=evaluation,
+        output=output,
+        reused=not _bought_here(seen, evaluation),
+    )
+    await settle_seat(services, seen.job, record)
+    return Look.SETTLED
+
+
+def _bought_here(seen: Seen, evaluation: Evaluation) -> bool:
+    """Whether one of this seat's own attempts in this run brought the output."""
+    seat = (seen.job.id, seen.job.run, seen.index)
+    return any(
+        attempt.outcome is Outcome.SUCCEEDED and (attempt.job, attempt.run, attempt.seat) == seat
+        for attempt in evaluation.attempts
+    )
+
+
+async def _adopt_orphan(
+    services: Services, seen: Seen, evaluation: Evaluation, object_name: str
+) -> Look:
+    """Settle from an object whose holder never settled; its attempt turns out to have succeeded."""
+    try:
+        found = await find_answer(services, object_name)
+    except UnreadableRecord as exc:
+        await _discard_output(services, seen, evaluation, "output_damaged", str(exc))
+        return Look.CHANGED
+    if found is None:
+        return Look.MUST_BUY
+    after = _with_orphan(evaluation, found, seen.now)
+    adopted = replace(seen, evaluation=after)
+    record = seat_record(
+        seen.job,
+        seen.index,
+        SeatState.SUCCEEDED,
+        ended_at=seen.now,
+        evaluation=after,
+        output=found.output,
+        reused=not _bought_here(adopted, after),
+    )
+    if not await write_unheld(services, seen, after):
+        return Look.CHANGED
+    await settle_seat(services, seen.job, record)
+    telemetry.event("orphan adopted", job=seen.job.id, seat=record.seat, object=object_name)
+    return Look.SETTLED
+
+
+def _with_orphan(evaluation: Evaluation, found: StoredAnswer, now: datetime) -> Evaluation:
+    """Return the evaluation with the orphan as its output and the attempt that bought it mended."""
+    state = without_holder(bury(evaluation, now))
+    for attempt in state.attempts:
+        if attempt.token == found.token:
+            mended = replace(
+                attempt,
+                outcome=Outcome.SUCCEEDED,
+                ended_at=attempt.ended_at or now,
+                usage=found.output.usage,
+                cost_usd=found.output.cost_usd,
+                model_returned=found.output.model_returned,
+            )
+            state = end_attempt(state, mended)
+    return replace(state, output=found.output)
+
+
+async def _discard_output(
+    services: Services, seen: Seen, evaluation: Evaluation, kind: str, detail: str
+) -> None:
+    """Give up an object that is gone or damaged: incident, and a new object name to buy under."""
+    name = evaluation.object_name or ""
+    await open_incident(
+        services,
+        kind,
+        f"{name}#{evaluation.epoch}",
+        job=seen.job,
+        seat=seen.job.seats[seen.index].seat,
+        detail=detail,
+    )
+    epoch = evaluation.epoch + 1
+    window = seen.job.run_window
+    fresh = output_object(evaluation.tenant, window, evaluation.work_key, epoch)
+    after = replace(evaluation, output=None, epoch=epoch, object_name=fresh)
+    await write_unheld(services, seen, after)
+
+
+async def write_unheld(services: Services, seen: Seen, after: Evaluation) -> bool:
+    """Write an evaluation nobody holds, if it is still as it was seen; say whether it was."""
+    if seen.evaluation is None:
+        return False
+    update = Update(
+        path=evaluation_path(after.work_key),
+        fields=changes(seen.evaluation, after),
+        if_updated_at=seen.evaluation_update_time,
+    )
+    try:
+        await services.ledger.commit(update)
+    except WriteConflict:
+        return False
+    return True

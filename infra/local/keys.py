@@ -1,0 +1,43 @@
+"""The stack's one API key, an operator's, recorded as its hash only."""
+
+import hashlib
+import secrets
+from datetime import UTC, datetime
+
+from infra.local.errors import StackError
+from infra.local.network import loopback_client
+from infra.local.targets import TENANT
+
+
+def new_api_key() -> str:
+    """The text of a key: `ek_` and 256 random bits."""
+    return f"ek_{secrets.token_urlsafe(32)}"
+
+
+def key_hash(key: str) -> str:
+    """The name of the key's record: the SHA-256 of its text, in lower-case hex."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+async def record_api_key(firestore: str, project: str, key: str) -> None:
+    """Write `api_keys/{hash}` through the emulator's REST interface.
+
+    REST, so that the supervisor needs no Firestore client: it writes one document in its life.
+    """
+    fields = {
+        "v": {"integerValue": "1"},
+        "tenant": {"stringValue": TENANT},
+        "role": {"stringValue": "operator"},
+        "name": {"stringValue": "local stack"},
+        "created_at": {"timestampValue": datetime.now(UTC).isoformat().replace("+00:00", "Z")},
+    }
+    documents = f"http://{firestore}/v1/projects/{project}/databases/(default)/documents"
+    async with loopback_client() as client:
+        response = await client.post(
+            f"{documents}/api_keys",
+            params={"documentId": key_hash(key)},
+            headers={"Authorization": "Bearer owner"},  # the emulator's word for: skip the rules
+            json={"fields": fields},
+        )
+    if not response.is_success:
+        raise StackError(f"the API key cannot be recorded: {response.text}")

@@ -1,0 +1,27 @@
+"""The function targets, and nothing else. Each is deployed as a service of its own."""
+
+import functions_framework.aio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from functions.bootstrap import application
+from functions.web.api import answer_api
+from functions.web.push import answer_evaluate, answer_reconcile
+
+
+@functions_framework.aio.http
+async def api(request: Request) -> Response:
+    """Accept jobs and show them."""
+    return await answer_api(application(), request)
+
+
+@functions_framework.aio.http
+async def evaluate(request: Request) -> Response:
+    """Work on one seat: one Pub/Sub push delivery."""
+    return await answer_evaluate(application(), request)
+
+
+@functions_framework.aio.http
+async def reconcile(request: Request) -> Response:
+    """Bring lost work back: one call of the scheduler."""
+    return await answer_reconcile(application(), request)

@@ -1,0 +1,1 @@
+"""Tests of Empanel: unit, contract, faults, e2e, browser, bench, and the stub provider."""

@@ -1,0 +1,318 @@
+"""The HTTP call against a real socket: sent once, bounded, closed when nobody waits any more."""
+
+import asyncio
+import gzip
+import json
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
+from functions.providers import chat
+from functions.providers.base import Endpoint
+from functions.providers.http import HttpProvider
+from tests.unit.providers.loopback import (
+    Behaviour,
+    Loopback,
+    answering,
+    drip,
+    response,
+    serving,
+    silence,
+)
+
+KEY = "sk-test-ABCDEFGH12345678"
+QUESTION = CallRequest(model="m", system="s", user="u", schema={"type": "object"})
+COMPLETION = json.dumps(
+    {"model": "m-1", "choices": [{"finish_reason": "stop", "message": {"content": "{}"}}]}
+).encode()
+GOOD = response(COMPLETION)
+
+Pair = tuple[HttpProvider, Loopback]
+
+
+@asynccontextmanager
+async def provider(
+    behaviour: Behaviour, *, read_seconds: float = 5.0, max_answer_bytes: int = 10_000
+) -> AsyncIterator[Pair]:
+    """Yield a provider and the loopback server it talks to."""
+    async with serving(behaviour) as server:
+        endpoint = Endpoint(
+            name="loop", base_url=server.url, api_key=KEY, max_answer_bytes=max_answer_bytes
+        )
+        client = HttpProvider(endpoint, chat, read_seconds=read_seconds)
+        try:
+            yield client, server
+        finally:
+            await client.aclose()
+
+
+def unused_port() -> int:
+    """Return a port on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def failed(client: HttpProvider) -> CallFailure:
+    """Return the failure of one call."""
+    result = await client.call(QUESTION)
+    assert isinstance(result, CallFailure)
+    return result
+
+
+async def test_a_question_goes_out_once_and_its_answer_comes_back() -> None:
+    """The request is the dialect's, the answer is read whole, the connection is used again."""
+    async with provider(answering(GOOD)) as (client, server):
+        for _ in range(3):
+            assert await client.call(QUESTION) == ProviderAnswer(text="{}", model_returned="m-1")
+        head, _, body = server.requests[0].partition(b"\r\n\r\n")
+        assert head.startswith(b"POST /v1/chat/completions HTTP/1.1")
+        assert f"Bearer {KEY}".encode() in head
+        assert json.loads(body)["model"] == "m"
+        assert (len(server.requests), server.connections) == (3, 1)
+
+
+async def test_an_unsendable_question_is_not_sent() -> None:
+    """What the dialect cannot say never reaches the server."""
+    question = CallRequest(model="m", system="s", user="u", schema={}, parameters={"n": 2})
+    async with provider(answering(GOOD)) as (client, server):
+        result = await client.call(question)
+        assert isinstance(result, CallFailure)
+        assert (result.code, result.sent, server.connections) == ("invalid_request", False, 0)
+
+
+async def test_environment_proxies_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy in the environment sees no request and no key."""
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{unused_port()}")
+    monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{unused_port()}")
+    async with provider(answering(GOOD)) as (client, _):
+        assert isinstance(await client.call(QUESTION), ProviderAnswer)
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """A redirect is a permanent failure; the key goes nowhere else."""
+    moved = response(b"", "307 Temporary Redirect", "location: /other\r\n")
+    async with provider(answering(moved)) as (client, server):
+        failure = await failed(client)
+        assert (failure.code, failure.http_status) == ("invalid_request", 307)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", ["429 Too Many Requests", "500 Error", "503 Unavailable"])
+async def test_a32_nothing_below_retries_a_status(status: str) -> None:
+    """One call is one request, whatever the status invites to."""
+    busy = response(b"{}", status, "retry-after: 0\r\n")
+    async with provider(answering(busy)) as (client, server):
+        await failed(client)
+        assert len(server.requests) == 1
+
+
+async def test_a32_a_post_on_a_connection_closed_by_the_server_is_sent_once() -> None:
+    """A kept connection that dies under a request is lost and unknown, never silently repeated."""
+    turns = iter([answering(GOOD), answering(b"", close=True)])
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await next(turns)(reader, writer)
+
+    async with provider(behave) as (client, server):
+        assert isinstance(await client.call(QUESTION), ProviderAnswer)
+        failure = await failed(client)
+        assert (failure.code, failure.sent, failure.http_status) == ("connection_error", True, None)
+        assert (len(server.requests), server.connections) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="A27-nothing"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n" + COMPLETION, id="A27-short-body"
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n"
+            % (len(COMPLETION), COMPLETION),
+            id="A27-no-last-chunk",
+        ),
+        pytest.param(b"not http at all\r\n\r\n", id="no-http"),
+    ],
+)
+async def test_a_cut_answer_is_sent_and_unknown(data: bytes) -> None:
+    """A27: a partial body is never read as an answer; the request counts as sent, once."""
+    async with provider(answering(data, close=True)) as (client, server):
+        failure = await failed(client)
+        assert (failure.code, failure.sent, failure.http_status) == ("connection_error", True, None)
+        assert len(server.requests) == 1
+
+
+async def test_no_connection_is_not_sent() -> None:
+    """A refused connection reached nobody."""
+    endpoint = Endpoint(name="gone", base_url=f"http://127.0.0.1:{unused_port()}/v1")
+    client = HttpProvider(endpoint, chat)
+    failure = await failed(client)
+    await client.aclose()
+    assert (failure.code, failure.sent) == ("connection_error", False)
+
+
+async def test_an_unknown_host_is_not_sent() -> None:
+    """A name that does not resolve reached nobody."""
+    client = HttpProvider(Endpoint(name="gone", base_url="http://empanel.invalid/v1"), chat)
+    failure = await failed(client)
+    await client.aclose()
+    assert (failure.code, failure.sent) == ("connection_error", False)
+
+
+async def test_a_failed_tls_handshake_is_not_sent() -> None:
+    """A server that does not speak TLS got no question."""
+
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 ready\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+        url = "https://127.0.0.1:%d/v1" % server.sockets[0].getsockname()[1]
+        client = HttpProvider(Endpoint(name="plain", base_url=url), chat)
+        failure = await failed(client)
+        await client.aclose()
+    assert (failure.code, failure.sent) == ("connection_error", False)
+
+
+async def test_silence_ends_with_the_read_timeout() -> None:
+    """A server that never answers is a timeout of a request that was sent."""
+    async with provider(silence, read_seconds=0.1) as (client, server):
+        failure = await failed(client)
+        assert (failure.code, failure.sent, failure.http_status) == ("timeout", True, None)
+        await asyncio.wait_for(server.left.wait(), 2)
+        assert len(server.requests) == 1
+
+
+async def test_a26_a_dripping_answer_ends_by_the_callers_deadline() -> None:
+    """Bytes that keep coming do not keep a call alive, and the connection is closed."""
+    async with provider(drip, read_seconds=1.0) as (client, server):
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await client.call(QUESTION)
+        assert time.monotonic() - began < 1.0
+        await asyncio.wait_for(server.left.wait(), 2)
+
+
+async def cut_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send half of the headers, then nothing more."""
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-")
+    await reader.read()
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        pytest.param(silence, id="before-the-answer"),
+        pytest.param(cut_headers, id="within-the-headers"),
+        pytest.param(drip, id="within-the-body"),
+    ],
+)
+async def test_cancelling_closes_the_socket_at_once(behaviour: Behaviour) -> None:
+    """The server sees the client leave as soon as the task is cancelled, wherever the call was."""
+    async with provider(behaviour) as (client, server):
+        task = asyncio.create_task(client.call(QUESTION))
+        await asyncio.wait_for(server.arrived.wait(), 2)
+        began = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(server.left.wait(), 2)
+        assert time.monotonic() - began < 0.5
+
+
+async def test_a_cancelled_call_frees_its_place() -> None:
+    """With room for one call, the next one goes through after a cancellation."""
+    turns: list[Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]] = [
+        answering(GOOD),
+        silence,
+    ]
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await turns.pop()(reader, writer)
+
+    async with serving(behave) as server:
+        client = HttpProvider(Endpoint(name="one", base_url=server.url, concurrency=1), chat)
+        task = asyncio.create_task(client.call(QUESTION))
+        await asyncio.wait_for(server.arrived.wait(), 2)
+        task.cancel()
+        await asyncio.wait({task})
+        assert isinstance(await client.call(QUESTION), ProviderAnswer)
+        await client.aclose()
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+async def test_an_endless_answer_is_cut_off(framing: str) -> None:
+    """Past the size limit reading stops, the connection is closed, the answer is no answer."""
+    head = b"content-length: 100000000" if framing == "length" else b"transfer-encoding: chunked"
+    chunk = b"8000\r\n" + b"x" * 0x8000 + b"\r\n" if framing == "chunks" else b"x" * 0x8000
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n")
+        while True:
+            writer.write(chunk)
+            await writer.drain()
+
+    async with provider(flood) as (client, server):
+        failure = await failed(client)
+        assert (failure.code, failure.http_status) == ("response_too_large", 200)
+        await asyncio.wait_for(server.left.wait(), 2)
+
+
+async def test_a_compressed_flood_is_cut_off() -> None:
+    """Compression is not asked for; a server that compresses anyway meets the same limit."""
+    packed = gzip.compress(b" " * 10_000_000)
+    flood = response(packed, headers="content-encoding: gzip\r\n")
+    async with provider(answering(flood)) as (client, server):
+        assert (await failed(client)).code == "response_too_large"
+        assert b"accept-encoding: identity" in server.requests[0].lower()
+
+
+async def test_a_broken_encoding_is_no_answer() -> None:
+    """A body that does not unpack is an invalid response, not an exception."""
+    broken = response(b"no gzip", headers="content-encoding: gzip\r\n")
+    async with provider(answering(broken)) as (client, _):
+        assert (await failed(client)).code == "invalid_response"
+
+
+async def test_a25_no_key_in_the_text_of_an_error() -> None:
+    """A key in an address that fails does not enter the failure's message."""
+    url = f"http://127.0.0.1:{unused_port()}/{KEY}"
+    client = HttpProvider(Endpoint(name="gone", base_url=url, api_key=KEY), chat)
+    failure = await failed(client)
+    await client.aclose()
+    assert KEY[:12] not in failure.message
+
+
+async def test_many_calls_share_the_pool() -> None:
+    """64 calls at once are 64 requests on at most 64 connections."""
+    async with provider(answering(GOOD)) as (client, server):
+        results = await asyncio.gather(*(client.call(QUESTION) for _ in range(64)))
+        assert all(isinstance(result, ProviderAnswer) for result in results)
+        assert len(server.requests) == 64
+        assert server.connections <= 64
+
+
+def test_each_loop_gets_its_own_client() -> None:
+    """A provider made before any loop works in one loop after another."""
+    with_port: list[HttpProvider] = []
+
+    async def ask() -> ProviderAnswer | CallFailure:
+        async with serving(answering(GOOD)) as server:
+            client = HttpProvider(Endpoint(name="loop", base_url=server.url), chat)
+            with_port.append(client)
+            result = await client.call(QUESTION)
+            await client.aclose()
+            return result
+
+    async def ask_again() -> CallFailure:
+        return await failed(with_port[0])
+
+    assert isinstance(asyncio.run(ask()), ProviderAnswer)
+    assert asyncio.run(ask_again()).code == "connection_error"
