@@ -21,6 +21,7 @@ from functions.core.ports import Clock, Ledger, Objects, Provider, Publisher
 from functions.inflight import InFlight, Slots
 from functions.providers import registry
 from functions.services import Services
+from functions.stops import StopWatcher
 from functions.web.application import Application
 from functions.web.authentication import KeyRing
 
@@ -86,7 +87,7 @@ def wire(
         publisher=publisher,
         providers=providers,
         clock=clock,
-        inflight=InFlight(),
+        inflight=InFlight(StopWatcher(ledger, clock).watch),
         slots=Slots(providers, settings.waiting_slots),
         new_id=new_id,
         jitter=jitter,

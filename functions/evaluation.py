@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from functions import telemetry
+from functions.budgeting import refund_unsent, reserve_request
 from functions.core.documents import job_path
 from functions.core.errors import ObjectMissing, UnreadableRecord, WriteConflict
 from functions.core.jobs import Job, JobState, SeatError, SeatRecord, SeatState
@@ -21,6 +22,7 @@ from functions.core.leases import (
     NotDue,
     bury,
     claim,
+    own_attempts,
     released,
     under_way,
 )
@@ -93,6 +95,7 @@ async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None
     if look is Look.CHANGED:
         return None
     if look is Look.SETTLED:
+        await _refund_unsent(services, seen)
         return await _ended(services, job)
     provider = services.providers.get(job.seats[seen.index].provider)
     if provider is None or not _same_identity(job, seen.index, provider):
@@ -103,6 +106,12 @@ async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None
         await open_incident(services, "input_missing", job.id, job=job, detail=str(exc))
         return await _fail_changed_identity(services, seen, str(exc))
     return await _claim_and_buy(services, seen, provider, request, until)
+
+
+async def _refund_unsent(services: Services, seen: Seen) -> None:
+    """Give the request back that was reserved for a seat which needed none after all."""
+    own = own_attempts(seen.evaluation, seen.job.id, seen.job.run, seen.index)
+    await refund_unsent(services, seen.job, seen.index, own)
 
 
 async def _ended(services: Services, job: Job) -> Delivery:
@@ -117,6 +126,17 @@ def _same_identity(job: Job, index: int, provider: Provider) -> bool:
 
 async def _fail_changed_identity(services: Services, seen: Seen, reason: str) -> Delivery:
     error = SeatError(code="identity_changed", message=reason, retryable=False)
+    await settle_seat(services, seen.job, _record(seen, SeatState.FAILED, error))
+    return await _ended(services, seen.job)
+
+
+async def _fail_budget_exhausted(services: Services, seen: Seen) -> Delivery:
+    cap = seen.job.policy.max_requests
+    error = SeatError(
+        code="budget_exhausted",
+        message=f"the run's {cap} requests are spent or reserved",
+        retryable=False,
+    )
     await settle_seat(services, seen.job, _record(seen, SeatState.FAILED, error))
     return await _ended(services, seen.job)
 
@@ -156,6 +176,8 @@ async def _claim_and_buy(
     async with services.slots.provider(provider.name, patience) as free:
         if not free or services.inflight.closing:
             return await _publish_afresh(services, seen)
+        if not await reserve_request(services, seen):
+            return await _fail_budget_exhausted(services, seen)
         claimed = await try_claim(services, claimant)
         if isinstance(claimed, Granted):
             await buy(services, seen, claimed.lease, provider, request)

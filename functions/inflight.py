@@ -4,10 +4,11 @@ A cut ends one call, not its handler: the handler still records the attempt and 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from functions.core.ports import Provider
 
@@ -47,9 +48,15 @@ class Call:
 
 
 class InFlight:
-    """All calls of this process, and whether it still takes new ones."""
+    """All calls of this process, and whether it still takes new ones.
 
-    def __init__(self) -> None:
+    `watch` runs beside the calls, from the first one's start to the last one's end, and cuts those
+    that are to stop.
+    """
+
+    def __init__(self, watch: "Callable[[InFlight], Coroutine[Any, Any, None]]") -> None:
+        self._watch = watch
+        self._watching: asyncio.Task[None] | None = None
         self.calls: set[Call] = set()
         self.closing = False
         self._idle = asyncio.Event()
@@ -61,12 +68,21 @@ class InFlight:
         entry = Call(job=job, run=run, claimed_at=claimed_at)
         self.calls.add(entry)
         self._idle.clear()
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch(self), name="watch stops")
         try:
             yield entry
         finally:
             self.calls.discard(entry)
             if not self.calls:
                 self._idle.set()
+                await self._end_watching()
+
+    async def _end_watching(self) -> None:
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait([watching])
 
     def cut(self, job: str, run: int, code: str) -> int:
         """Cut the calls of one run; return how many."""

@@ -304,6 +304,7 @@ def _failed(
         outcome=decision.outcome,
         ended_at=now,
         http_status=failure.http_status,
+        sent=failure.sent,
         code=decision.code if permanent else failure.code,
         message=failure.message,
         hint_seconds=failure.hint_seconds,

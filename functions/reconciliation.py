@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from functions import telemetry
 from functions.core.documents import (
@@ -55,6 +56,15 @@ class RepairReport:
         if len(self.repairs) < PAGE:
             self.repairs.append({"kind": kind, "job_id": job, "reason": reason})
         telemetry.event("repaired", kind=kind, job=job, reason=reason)
+
+    def view(self) -> dict[str, Any]:
+        """Return the report as the scheduler's call is answered."""
+        return {
+            "looks": self.looks,
+            "counts": dict(self.counts),
+            "repairs": self.repairs,
+            "errors": self.errors,
+        }
 
 
 async def repair(services: Services) -> RepairReport:

@@ -32,9 +32,10 @@ from functions.core.jobs import (
     Totals,
 )
 from functions.core.leases import bury, own_attempts
-from functions.core.ports import DELETE, Create, Query, Update
+from functions.core.ports import DELETE, Create, Query, Update, Write
 from functions.leasing import Lease, commit_as_holder
 from functions.services import Services
+from functions.stops import stop_marker
 
 
 def seat_record(
@@ -140,8 +141,11 @@ async def close_run(
     terminal = _terminal(job, state, reason, ended, now)
     head = {"state": state.value, "check_at": now if open_seats else DELETE}
     create = Create(path=terminal_path(job.id, job.run), data=to_document(terminal))
+    writes: list[Write] = [create, Update(path=job_path(job.id), fields=head)]
+    if open_seats:
+        writes.append(stop_marker(job, state, now))
     try:
-        await services.ledger.commit(create, Update(path=job_path(job.id), fields=head))
+        await services.ledger.commit(*writes)
     except WriteConflict:
         return False
     except LedgerUnavailable:

@@ -82,5 +82,5 @@ async def _until_idle() -> None:
     """Give way until this task is the only one that can run."""
     ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
     await asyncio.sleep(0)
-    while ready:
+    while ready:  # noqa: ASYNC110 - there is no event for "nothing else can run"
         await asyncio.sleep(0)

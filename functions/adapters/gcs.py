@@ -149,6 +149,9 @@ class GcsObjects:
                 "credentials": AnonymousCredentials(),  # type: ignore[no-untyped-call]
                 "client_options": {"api_endpoint": _url(self._emulator_host)},
             }
+        # Else each process asks for the bucket's metadata, in a thread of its own, for traces that
+        # are off; while that fails, it asks again with every call.
+        os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
         client = Client(**options)
         session = client._http  # the library offers no setting for the size of its pool
         session.mount("https://", HTTPAdapter(pool_maxsize=_THREADS))

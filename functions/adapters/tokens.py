@@ -14,16 +14,12 @@ from typing import Any
 from google.auth import exceptions, jwt
 from google.auth.transport.requests import Request
 
-from functions.core.errors import EmpanelError
+from functions.core.errors import CallerRefused
 
 GOOGLE_CERTS_URL = "https://www.googleapis.com/oauth2/v1/certs"
 ISSUERS = frozenset({"accounts.google.com", "https://accounts.google.com"})
 CERTS_SECONDS = 3600.0
 CLOCK_SKEW_SECONDS = 30
-
-
-class InvalidToken(EmpanelError):
-    """The token does not prove an allowed caller; the text says which rule failed."""
 
 
 class TokenVerifier:
@@ -40,15 +36,15 @@ class TokenVerifier:
         """Return the caller's account.
 
         Raises:
-            InvalidToken: signature, audience, expiry, issuer, e-mail or account is wrong.
+            CallerRefused: signature, audience, expiry, issuer, e-mail or account is wrong.
         """
         claims = await self._claims(token)
         if claims.get("iss") not in ISSUERS:
-            raise InvalidToken("the issuer is not Google")
+            raise CallerRefused("the issuer is not Google")
         if claims.get("email_verified") is not True:
-            raise InvalidToken("the e-mail address is not verified")
+            raise CallerRefused("the e-mail address is not verified")
         if claims.get("email") not in self._accounts:
-            raise InvalidToken("the account may not call this service")
+            raise CallerRefused("the account may not call this service")
         return str(claims["email"])
 
     async def _claims(self, token: str) -> Mapping[str, Any]:
@@ -61,7 +57,7 @@ class TokenVerifier:
                 clock_skew_in_seconds=CLOCK_SKEW_SECONDS,
             )
         except (ValueError, exceptions.GoogleAuthError) as exc:
-            raise InvalidToken(f"the token is not valid: {str(exc)[:200]}") from exc
+            raise CallerRefused(f"the token is not valid: {str(exc)[:200]}") from exc
         return claims
 
     async def _current_certs(self) -> Mapping[str, str]:
@@ -80,5 +76,5 @@ class TokenVerifier:
             response = Request()(GOOGLE_CERTS_URL, timeout=10)
             certs: Mapping[str, str] = json.loads(response.data)
         except (exceptions.TransportError, ValueError) as exc:
-            raise InvalidToken("Google's certificates cannot be fetched") from exc
+            raise CallerRefused("Google's certificates cannot be fetched") from exc
         return certs

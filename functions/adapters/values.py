@@ -172,7 +172,7 @@ def _normalize(value: Any, where: str, level: int) -> Any:
 
 def _item(value: Any, where: str, level: int) -> Any:
     if isinstance(value, (list, tuple)):
-        raise ValueError(f"{where}: an array directly in an array")  # noqa: TRY004 - as its kin
+        raise ValueError(f"{where}: an array directly in an array")
     return _normalize(value, where, level)
 
 

@@ -39,6 +39,16 @@ def terminal_path(job: str, run: int) -> str:
     return f"jobs/{job}/terminals/{run}"
 
 
+def budget_path(job: str, run: int) -> str:
+    """Return the path of a run's request budget; it exists only where a cap can bind."""
+    return f"budgets/{job}.{run}"
+
+
+def stop_path(job: str, run: int) -> str:
+    """Return the path of the marker that a run was stopped."""
+    return f"stops/{job}.{run}"
+
+
 def incident_path(incident: str) -> str:
     """Return the path of an incident."""
     return f"incidents/{incident}"

@@ -7,8 +7,9 @@ EmpanelError
 ├── ObjectError
 │   ├── ObjectsUnavailable   the bucket did not answer
 │   └── ObjectMissing        the bucket answered that there is no such object (404, never 403)
+├── CallerRefused            an identity token does not prove an allowed machine caller
 ├── PublishFailed            at least one message was not confirmed by the topic
-├── UnreadableRecord         a stored document or message does not have the form its version promises
+├── UnreadableRecord         a stored record or a message lacks the form its version promises
 └── ConfigurationError       a setting that stops the start: name, value and rule are in the text
 
 A provider's failure is a value, not an exception: see `CallFailure` in `functions.core.verdicts`.
@@ -42,6 +43,10 @@ class ObjectsUnavailable(ObjectError):
 
 class ObjectMissing(ObjectError):
     """The object store is certain that the object does not exist."""
+
+
+class CallerRefused(EmpanelError):
+    """The token does not prove an allowed caller; the text says which rule failed."""
 
 
 class PublishFailed(EmpanelError):

@@ -95,8 +95,9 @@ class Attempt:
     """One provider request, written down before it is sent.
 
     `number` counts the attempts of one seat in one run from 1. `token` is the fencing token of the
-    claim that made it. A request cut by a shutdown ends `canceled` with the code `interrupted`: spent,
-    but not counted towards `max_attempts`.
+    claim that made it. `sent` is false only when the request certainly never left the process. A
+    request cut by a shutdown ends `canceled` with the code `interrupted`: spent, but not counted
+    towards `max_attempts`.
     """
 
     job: str
@@ -109,6 +110,7 @@ class Attempt:
     ended_at: datetime | None = None
     outcome: Outcome = Outcome.RUNNING
     http_status: int | None = None
+    sent: bool = True
     code: str | None = None
     message: str | None = None
     provider_request_id: str | None = None
@@ -131,9 +133,9 @@ class Wake:
 class Evaluation:
     """The unit that is paid for, shared by all jobs of a tenant that ask the same question.
 
-    `token` counts claims. `lease_until` is there while a holder works, `due_at` while a retry waits,
-    `wake_at` while either is so. `object_name` is where the holder of the current epoch stores.
-    How it ended for a run is read off `output` and `attempts` (`functions.core.leases`).
+    `token` counts claims. `lease_until` is there while a holder works, `due_at` while a retry
+    waits, `wake_at` while either is so. `object_name` is where the holder of the current epoch
+    stores. How it ended for a run is read off `output` and `attempts` (`functions.core.leases`).
     """
 
     tenant: str
@@ -202,8 +204,8 @@ class Inputs:
 class Job:
     """One accepted panel request. The fields from `run` on are its head and change by precondition.
 
-    `run_at` is the server's commit time of the acceptance or replay. `check_at` is when repair looks
-    at the job next; it is absent once nothing is left to do.
+    `run_at` is the server's commit time of the acceptance or replay. `check_at` is when repair
+    looks at the job next; it is absent once nothing is left to do.
     """
 
     id: str

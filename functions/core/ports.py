@@ -77,8 +77,8 @@ class Query:
     """A filtered, ordered page of one collection.
 
     `where` holds (field, operator, value) with the operators `==`, `<=`, `<`, `>=`, `>`,
-    `array_contains`. Documents without the `order_by` field are not found, as in Firestore. Ties are
-    ordered by document ID in the same direction. `after` is (value of `order_by`, document ID).
+    `array_contains`. Documents without the `order_by` field are not found, as in Firestore. Ties
+    are ordered by document ID in the same direction. `after` is (value of `order_by`, document ID).
     """
 
     collection: str
@@ -210,6 +210,18 @@ class Provider(Protocol):
 
     async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:
         """Ask once. Cancelling the call closes its connection."""
+        ...
+
+
+class Callers(Protocol):
+    """Tells which machine caller an identity token proves."""
+
+    async def verify(self, token: str) -> str:
+        """Return the caller's account.
+
+        Raises:
+            CallerRefused: signature, audience, expiry, issuer, e-mail or account is wrong.
+        """
         ...
 
 

@@ -44,7 +44,7 @@ class Endpoint:
     dialect: str = "chat"
     api_key: str | None = field(default=None, repr=False)
     auth_header: str = "Authorization"
-    token_field: str = "max_completion_tokens"
+    token_field: str = "max_completion_tokens"  # noqa: S105 - the name of a JSON key
     schema_mode: SchemaMode = "json_schema"
     integers: bool = False
     max_string_characters: int | None = None

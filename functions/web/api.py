@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from functions.acceptance import IdempotencyConflict, accept, find
+from functions.cancellation import cancel
 from functions.core.jobs import Job, JobState
 from functions.listing import BadCursor, JobFilter, list_jobs
 from functions.reports import build_report
@@ -91,6 +92,13 @@ async def read_report(application: Application, request: Request) -> Response:
 async def read_attempts(application: Application, request: Request) -> Response:
     """Show every provider request of a job."""
     return JSONResponse(attempts_view(await _status(application, request)))
+
+
+async def cancel_job(application: Application, request: Request) -> Response:
+    """Stop a job; its earlier end, if it has one, stays and is shown."""
+    job = await _job(application, request)
+    canceled = await cancel(application.services, job)
+    return JSONResponse(job_view(await read_status(application.services, canceled)))
 
 
 async def read_jobs(application: Application, request: Request) -> Response:
@@ -182,6 +190,7 @@ ROUTES = (
     route("/v1/jobs/{job}", read_job, "GET"),
     route("/v1/jobs/{job}/report", read_report, "GET"),
     route("/v1/jobs/{job}/attempts", read_attempts, "GET"),
+    route("/v1/jobs/{job}/cancel", cancel_job, "POST"),
     route("/health", health, "GET"),
 )
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from functions.adapters.tokens import TokenVerifier
+from functions.core.ports import Callers
 from functions.services import Services
 from functions.web.authentication import KeyRing
 
@@ -13,4 +13,4 @@ class Application:
 
     services: Services
     keys: KeyRing
-    callers: TokenVerifier | None
+    callers: Callers | None

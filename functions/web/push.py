@@ -9,15 +9,19 @@ import base64
 import binascii
 import hashlib
 import json
-from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from functions import telemetry
-from functions.adapters.tokens import InvalidToken
-from functions.core.errors import LedgerError, ObjectError, PublishFailed, UnreadableRecord
+from functions.core.errors import (
+    CallerRefused,
+    LedgerError,
+    ObjectError,
+    PublishFailed,
+    UnreadableRecord,
+)
 from functions.core.ports import Message
 from functions.dispatch import SeatMessage, decode
 from functions.evaluation import Delivery
@@ -137,7 +141,7 @@ async def reconcile(application: Application, request: Request) -> Response:
     if mode != "repair":
         raise problems.bad_request("the query parameter 'mode' must be 'repair'")
     report = await repair(application.services)
-    return JSONResponse(asdict(report))
+    return JSONResponse(report.view())
 
 
 async def _verify(application: Application, request: Request) -> None:
@@ -151,7 +155,7 @@ async def _verify(application: Application, request: Request) -> None:
         raise problems.unauthorized("this target needs an identity token")
     try:
         await application.callers.verify(token)
-    except InvalidToken as exc:
+    except CallerRefused as exc:
         telemetry.warning("caller refused", reason=str(exc))
         raise problems.forbidden("the identity token does not allow this call") from exc
 

@@ -39,10 +39,10 @@ def server(answers: Answers) -> Iterator[str]:
     """The server's URL."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the base class's name
+        def do_GET(self) -> None:
             self._answer()
 
-        def do_POST(self) -> None:  # noqa: N802 - the base class's name
+        def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             self._answer()
 

@@ -171,8 +171,7 @@ async def test_a_cut_connection_is_an_outage(ledger: FirestoreLedger, proxy: Grp
     await ledger.get("a/1")
     proxy.inject(Fault(method="Commit", moment=Moment.AFTER, code=None))
     commit = asyncio.create_task(ledger.commit(Create(path="a/1", data={})))
-    while not proxy.calls["Commit"]:
-        await asyncio.sleep(0.001)
+    await proxy.called("Commit")
     await proxy.cut()
     with pytest.raises(LedgerUnavailable):
         await commit

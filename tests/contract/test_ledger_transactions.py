@@ -101,14 +101,14 @@ async def test_a_decision_that_fails_changes_nothing_and_leaves_no_lock(ledger: 
 
 async def test_values_refused_in_a_transaction_leave_no_lock(ledger: Ledger) -> None:
     """A document that breaks the rules is a ValueError, and the documents are free."""
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="array"):
         await ledger.transact(["a/1"], lambda _: (0, [Update(path="a/1", fields={"n": [[1]]})]))
     await assert_unlocked(ledger, "a/1")
 
 
 async def test_a_transaction_must_read(ledger: Ledger) -> None:
     """Without a document to lock there is nothing to decide about."""
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="at least one"):
         await ledger.transact([], lambda _: (0, [Create(path="a/2", data={})]))
 
 

@@ -81,11 +81,11 @@ async def test_an_empty_object_exists(objects: Objects) -> None:
 
 
 async def test_a_large_object_is_created_once_too(objects: Objects) -> None:
-    """The largest object allowed is still one request with its precondition; a larger is refused."""
+    """The largest object allowed keeps the precondition; a larger one is refused."""
     data = bytes(8 * 1024 * 1024)
     assert await create(objects, data) is not None
     assert await create(objects, data) is None
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="over 8 MiB"):
         await create(objects, data + b"x", NAME + "x")
     assert await objects.stat(NAME + "x") is None
 

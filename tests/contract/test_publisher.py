@@ -116,8 +116,7 @@ async def test_one_failed_request_fails_only_its_callers(
     """Callers of a later request are confirmed although an earlier request failed."""
     proxy.inject(Fault(method="Publish", moment=Moment.BEFORE))
     first = asyncio.create_task(proxied.publisher.publish("first", numbered(1)))
-    while not proxy.calls["Publish"]:
-        await asyncio.sleep(0.001)
+    await proxy.called("Publish")
     await proxied.publisher.publish("first", numbered(1))
     with pytest.raises(PublishFailed):
         await first
@@ -151,6 +150,6 @@ async def test_an_unknown_topic_is_told(emulator_hosts: EmulatorHosts, project: 
 async def test_a_message_that_is_too_large_is_refused(project: str) -> None:
     """A message that no request can carry is a ValueError before anything is sent."""
     publisher = PubsubPublisher(project, emulator_host="127.0.0.1:1")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="is over"):
         await publisher.publish("first", [Message(data=bytes(10_000_000))])
     await publisher.aclose()

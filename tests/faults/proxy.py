@@ -42,6 +42,7 @@ class GrpcProxy:
     def __init__(self, target: str) -> None:
         self.host = ""
         self.calls: Counter[str] = Counter()
+        self._called = asyncio.Condition()
         self._target = target
         self._faults: list[Fault] = []
         self._server = grpc.aio.server()
@@ -71,6 +72,11 @@ class GrpcProxy:
         """Let each fault strike once, in this order per method."""
         self._faults.extend(faults)
 
+    async def called(self, method: str) -> None:
+        """Return once `method` was called at least once."""
+        async with self._called:
+            await self._called.wait_for(lambda: self.calls[method] > 0)
+
     async def cut(self) -> None:
         """End all connections at once and accept no more."""
         await self._server.stop(grace=None)
@@ -80,7 +86,9 @@ class GrpcProxy:
     ) -> AsyncIterator[bytes]:
         """Pass one call on, unless a fault strikes."""
         name = method.rpartition("/")[2]
-        self.calls[name] += 1
+        async with self._called:
+            self.calls[name] += 1
+            self._called.notify_all()
         fault = self._take(name)
         if fault is not None and fault.moment is Moment.BEFORE:
             await _strike(fault, context)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -355,13 +356,18 @@ def test_a_missing_stack_is_told_with_what_to_do(
     assert "EMPANEL_URL" in result.stderr
 
 
-@pytest.mark.parametrize("stack", ["{", "{}", '{"api": 5}', "[]"])
+@pytest.mark.parametrize(
+    "stack", ["geheim", '{"api_key": "geheim"}', '{"api": 5, "api_key": "geheim"}', '["geheim"]']
+)
 def test_an_unreadable_stack_file_does_not_print_its_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack: str
 ) -> None:
-    """A damaged stack file ends with 4."""
+    """A damaged stack file ends with 4 and is named; its content stays out of the message."""
     in_checkout(monkeypatch, tmp_path, stack)
-    assert call(None, "jobs").exit_code == 4
+    result = call(None, "jobs")
+    assert result.exit_code == 4
+    assert "stack.json" in result.stderr
+    assert "geheim" not in result.output
 
 
 def test_the_stack_file_gives_address_and_key(
@@ -488,6 +494,22 @@ def test_watch_on_a_terminal_without_cursor_prints_lines(api: FakeApi) -> None:
     code, output = on_a_terminal(api, "watch", "j1", term="dumb")
     assert code == 0
     assert "Z job j1: running, 1 of 2 seats ended" in output
+
+
+def test_an_interrupted_watch_ends_with_130(api: FakeApi) -> None:
+    """Ctrl-C ends the watch, not the job, with the shell's usual code."""
+    api.answers("GET /v1/jobs/j1", job_body("running"), headers=AT_ONCE)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "functions", "watch", "j1"],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(CHECKOUT), "EMPANEL_URL": api.url},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert b"running" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, b"")
 
 
 # Help and launcher

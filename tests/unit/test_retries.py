@@ -147,7 +147,9 @@ def test_chance_only_lengthens(hint: float | None, attempt: int, jitter: float) 
         failure, attempt=attempt, max_attempts=10**7, invalid_outputs=0, jitter=jitter
     )
     if not decision.retry:
-        assert hint is not None and hint > 86_400 and decision.wait_seconds == 0
+        assert hint is not None
+        assert hint > 86_400
+        assert decision.wait_seconds == 0
         return
     sane = hint if hint is not None and math.isfinite(hint) else 0.0
     floor = max(sane, backoff_seconds(attempt))

@@ -61,7 +61,9 @@ class Connection:
         if self._emulator_host:
             metadata.append(("authorization", "Bearer owner"))  # what the emulator expects
         self._options: dict[str, Any] = {
-            "retry": None,
+            "retry": __import__("google.api_core.retry_async", fromlist=["x"]).AsyncRetry(
+                initial=0.05
+            ),
             "timeout": timeout_seconds,
             "metadata": metadata,
         }

@@ -1,4 +1,4 @@
-"""A raw TCP server on the loopback: what it answers is written byte by byte, and it sees who leaves."""
+"""A raw TCP server on the loopback: it answers byte by byte, and sees who leaves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -38,7 +38,7 @@ async def serving(behaviour: Behaviour) -> AsyncIterator[Loopback]:
             writer.close()
 
     server = await asyncio.start_server(converse, "127.0.0.1", 0)
-    loopback.url = "http://127.0.0.1:%d/v1" % server.sockets[0].getsockname()[1]
+    loopback.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     async with server:
         yield loopback
 

@@ -173,7 +173,7 @@ async def test_a_failed_tls_handshake_is_not_sent() -> None:
         writer.close()
 
     async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
-        url = "https://127.0.0.1:%d/v1" % server.sockets[0].getsockname()[1]
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         client = HttpProvider(Endpoint(name="plain", base_url=url), chat)
         failure = await failed(client)
         await client.aclose()
