@@ -80,6 +80,7 @@ def wire(
     jitter: Callable[[], float] = random.random,
 ) -> Services:
     """Return the services over any adapters."""
+    inflight = InFlight(StopWatcher(ledger, clock).watch)
     return Services(
         settings=settings,
         ledger=ledger,
@@ -87,8 +88,8 @@ def wire(
         publisher=publisher,
         providers=providers,
         clock=clock,
-        inflight=InFlight(StopWatcher(ledger, clock).watch),
-        slots=Slots(providers, settings.waiting_slots),
+        inflight=inflight,
+        slots=Slots(providers, waiting=settings.waiting_slots, closing=inflight.ending),
         new_id=new_id,
         jitter=jitter,
     )

@@ -259,7 +259,7 @@ async def _wait(
     if wait_seconds <= SHORT_WAIT_SECONDS and enough and not services.inflight.closing:
         async with services.slots.waiting() as allowed:
             if allowed:
-                await services.clock.sleep(max(0.05, wait_seconds))
+                await services.slots.pause(services.clock, max(0.05, wait_seconds))
                 return None
     return await _postpone(services, seen, back_at)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from functions.core.ports import Provider
+from functions.core.ports import Clock, Provider
 
 
 class CallCut(Exception):
@@ -58,9 +58,14 @@ class InFlight:
         self._watch = watch
         self._watching: asyncio.Task[None] | None = None
         self.calls: set[Call] = set()
-        self.closing = False
+        self.ending = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+
+    @property
+    def closing(self) -> bool:
+        """Whether the process is shutting down and takes no new calls."""
+        return self.ending.is_set()
 
     @asynccontextmanager
     async def call(self, job: str, run: int, claimed_at: datetime) -> AsyncIterator[Call]:
@@ -93,7 +98,7 @@ class InFlight:
 
     async def shut_down(self, grace_seconds: float) -> None:
         """Take no new calls, give the running ones the grace time, then cut the rest."""
-        self.closing = True
+        self.ending.set()
         try:
             async with asyncio.timeout(grace_seconds):
                 await self._idle.wait()
@@ -105,27 +110,50 @@ class InFlight:
 class Slots:
     """Call slots per provider, and the share of request slots that deliveries may wait in."""
 
-    def __init__(self, providers: Mapping[str, Provider], waiting: int) -> None:
+    def __init__(
+        self, providers: Mapping[str, Provider], *, waiting: int, closing: asyncio.Event
+    ) -> None:
         self._providers = providers
         self._semaphores: dict[str, asyncio.Semaphore] = {}
         self._waiting_left = waiting
+        self._closing = closing
 
     @asynccontextmanager
     async def provider(self, name: str, wait_seconds: float) -> AsyncIterator[bool]:
-        """Hold a provider's slot for the block; yields False when none came free in time."""
+        """Hold a provider's slot for the block; yields False when none came free in time.
+
+        A shutdown ends the waiting at once.
+        """
         semaphore = self._semaphores.setdefault(
             name, asyncio.Semaphore(self._providers[name].concurrency)
         )
-        try:
-            async with asyncio.timeout(max(0.0, wait_seconds)):
-                await semaphore.acquire()
-        except TimeoutError:
+        if not await self._acquire(semaphore, wait_seconds):
             yield False
             return
         try:
             yield True
         finally:
             semaphore.release()
+
+    async def _acquire(self, semaphore: asyncio.Semaphore, wait_seconds: float) -> bool:
+        if not semaphore.locked():
+            return await semaphore.acquire()
+        acquiring = asyncio.ensure_future(semaphore.acquire())
+        closing = asyncio.ensure_future(self._closing.wait())
+        both: set[asyncio.Future[Any]] = {acquiring, closing}
+        taken = False
+        try:
+            await asyncio.wait(
+                both, timeout=max(0.0, wait_seconds), return_when=asyncio.FIRST_COMPLETED
+            )
+            taken = acquiring.done()
+        finally:
+            for future in both:
+                future.cancel()
+            await asyncio.wait(both)
+            if not taken and not acquiring.cancelled():
+                semaphore.release()  # it came between the decision and the cancellation
+        return taken
 
     @asynccontextmanager
     async def waiting(self) -> AsyncIterator[bool]:
@@ -138,3 +166,15 @@ class Slots:
             yield True
         finally:
             self._waiting_left += 1
+
+    async def pause(self, clock: Clock, seconds: float) -> None:
+        """Wait, but no longer than until a shutdown begins."""
+        sleeping = asyncio.ensure_future(clock.sleep(seconds))
+        closing = asyncio.ensure_future(self._closing.wait())
+        both: set[asyncio.Future[Any]] = {sleeping, closing}
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for future in both:
+                future.cancel()
+            await asyncio.wait(both)

@@ -30,7 +30,7 @@ from functions.core.verdicts import (
     CallFailure,
     CallRequest,
     ProviderAnswer,
-    read_verdict,
+    read_answer,
 )
 from functions.inflight import Call
 from functions.inputs import load_inputs
@@ -144,15 +144,9 @@ async def _store(
     services: Services, seen: Seen, lease: Lease, rubric: Rubric, answer: ProviderAnswer
 ) -> Bought | NotStored | CallFailure:
     """Validate and store an answer; it is paid for, so the bucket is asked more than once."""
-    verdict = read_verdict(answer.text, rubric)
+    verdict = read_answer(answer, rubric)
     if isinstance(verdict, CallFailure):
-        return replace(
-            verdict,
-            http_status=answer.http_status,
-            usage=answer.usage,
-            model_returned=answer.model_returned,
-            request_id=answer.request_id,
-        )
+        return verdict
     seat, evaluation = seen.job.seats[seen.index], lease.evaluation
     data = encode_answer(evaluation, lease.attempt, seat, answer, verdict)
     name = evaluation.object_name or ""

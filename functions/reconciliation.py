@@ -5,6 +5,7 @@ does is guarded as the handlers' own writes are, so two passes at once, or a pas
 traffic, do no harm: each gap is repaired once in effect.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from functions.settlement import (
 )
 
 PAGE = 100
+AT_ONCE = 16
 LONGEST_CHECK_FACTOR = 15  # the check interval doubles up to this many times its first length
 WAKE_AGAIN_SECONDS = 60.0
 LOOK_SECONDS = 2.0  # how often a pass looks while anything is open
@@ -93,10 +95,8 @@ async def repair_once(services: Services, report: RepairReport) -> None:
     """
     report.looks += 1
     for shard in range(SHARDS):
-        for found in await _due(services, "evaluations", "wake_at", shard):
-            await _guarded(services, report, found, _wake)
-        for found in await _due(services, "jobs", "check_at", shard):
-            await _guarded(services, report, found, _check)
+        await _each(services, report, await _due(services, "evaluations", "wake_at", shard), _wake)
+        await _each(services, report, await _due(services, "jobs", "check_at", shard), _check)
 
 
 async def _anything_open(services: Services) -> bool:
@@ -122,6 +122,20 @@ async def _due(services: Services, collection: str, timer: str, shard: int) -> l
 
 
 Step = Callable[[Services, RepairReport, Snapshot], Awaitable[None]]
+
+
+async def _each(
+    services: Services, report: RepairReport, due: Sequence[Snapshot], step: Step
+) -> None:
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(found: Snapshot) -> None:
+        async with limit:
+            await _guarded(services, report, found, step)
+
+    async with asyncio.TaskGroup() as group:
+        for found in due:
+            group.create_task(one(found))
 
 
 async def _guarded(services: Services, report: RepairReport, found: Snapshot, step: Step) -> None:

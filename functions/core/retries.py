@@ -85,7 +85,8 @@ def decide(
     if outcome is Outcome.PERMANENT:
         return _permanent(failure)
     if failure.should_retry is False:
-        return _stop(outcome, failure.code, f"the provider asked not to retry: {failure.message}")
+        reason = f"the provider asked not to retry: {failure.message}"
+        return _stop(Outcome.PERMANENT, failure.code, reason)
     if outcome is Outcome.INVALID_OUTPUT and invalid_outputs + 1 >= MAX_INVALID_OUTPUTS:
         return _stop(outcome, failure.code, f"no usable answer twice: {failure.message}")
     if attempt >= max_attempts:

@@ -3,37 +3,21 @@
 No reference is ever fetched: a `$ref` leads inside the schema or nowhere.
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.exceptions import best_match
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 Schema = Mapping[str, Any]
 
 
-def schema_problem(schema: Schema) -> str | None:
-    """Return why `schema` cannot describe an answer, or None when it can."""
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as exc:
-        return f"{exc.json_path}: {exc.message}"
-    for key, value in _texts(schema):
-        if key in ("$ref", "$dynamicRef") and not value.startswith("#"):
-            return f"{key} {value!r} leaves the schema"
-        if key == "pattern" and not _compiles(value):
-            return f"pattern {value!r} is no regular expression"
-    return None
-
-
 def answer_problem(answer: Any, schema: Schema) -> str | None:
     """Return the most telling way in which `answer` breaks `schema`, or None when it fits.
 
-    `schema` must be one without a `schema_problem`.
-    An integer may be written `1.0`, as the draft says; `true` is no number.
+    A caller's schema was checked when its job was accepted (`functions.web.output_schemas`). An integer may be written `1.0`, as the draft says; `true` is no number.
     """
     validator = Draft202012Validator(schema, registry=Registry())
     try:
@@ -43,25 +27,3 @@ def answer_problem(answer: Any, schema: Schema) -> str | None:
     except RecursionError:
         return "the schema refers to itself without end"
     return None if error is None else f"{error.json_path}: {error.message}"
-
-
-def _texts(node: Any) -> Iterator[tuple[str, str]]:
-    """Yield every keyword with a text, and the patterns that name properties."""
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            if isinstance(value, str):
-                yield key, value
-            if key == "patternProperties" and isinstance(value, Mapping):
-                yield from (("pattern", name) for name in value)
-            yield from _texts(value)
-    elif isinstance(node, list | tuple):
-        for item in node:
-            yield from _texts(item)
-
-
-def _compiles(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    except re.error:
-        return False
-    return True

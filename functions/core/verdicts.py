@@ -10,7 +10,7 @@ from typing import Any
 
 from functions.core.jobs import Usage
 from functions.core.prompts import Rubric, Scale, answer_schema
-from functions.core.schemas import answer_problem, schema_problem
+from functions.core.schemas import answer_problem
 from functions.core.strict_json import StrictJsonError, parse, unsafe_integer
 
 PREVIEW_CHARACTERS = 500
@@ -136,9 +136,6 @@ def _problem(answer: Any, rubric: Rubric) -> str | None:
         return "the answer is no JSON object"
     if unsafe_integer(answer) is not None:
         return "an integer beyond 2^53"
-    own = rubric.output_schema
-    if own is not None and (problem := schema_problem(own)) is not None:
-        return f"the output schema is unusable: {problem}"
     if (problem := answer_problem(answer, answer_schema(rubric))) is not None:
         return problem
     return _scale_problem(_score(answer), rubric.scale)

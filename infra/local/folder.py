@@ -19,7 +19,16 @@ class StackFolder:
         self.info = self.root / "stack.json"
         self.certificates = self.root / "push-certificates.json"
         self.bridge_plan = self.root / "bridge.json"
+        self.embedded_plan = self.root / "embedded.json"
+        self.providers = self.root / "providers.toml"
         self.objects = self.root / "objects"
+        self._files = (
+            self.info,
+            self.certificates,
+            self.bridge_plan,
+            self.embedded_plan,
+            self.providers,
+        )
         self._lock = self.root / "lock"
 
     @contextmanager
@@ -49,7 +58,7 @@ class StackFolder:
                 self._remove_files()
 
     def _remove_files(self) -> None:
-        for path in (self.info, self.certificates, self.bridge_plan):
+        for path in self._files:
             path.unlink(missing_ok=True)
         shutil.rmtree(self.objects, ignore_errors=True)
 

@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 from datetime import UTC, datetime
+from typing import Any
 
 from infra.local.errors import StackError
 from infra.local.network import loopback_client
@@ -19,25 +20,41 @@ def key_hash(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
+def key_record(created_at: datetime) -> dict[str, Any]:
+    """The fields of the key's record."""
+    return {
+        "v": 1,
+        "tenant": TENANT,
+        "role": "operator",
+        "name": "local stack",
+        "created_at": created_at,
+    }
+
+
 async def record_api_key(firestore: str, project: str, key: str) -> None:
     """Write `api_keys/{hash}` through the emulator's REST interface.
 
     REST, so that the supervisor needs no Firestore client: it writes one document in its life.
     """
-    fields = {
-        "v": {"integerValue": "1"},
-        "tenant": {"stringValue": TENANT},
-        "role": {"stringValue": "operator"},
-        "name": {"stringValue": "local stack"},
-        "created_at": {"timestampValue": datetime.now(UTC).isoformat().replace("+00:00", "Z")},
-    }
+    record = key_record(datetime.now(UTC))
     documents = f"http://{firestore}/v1/projects/{project}/databases/(default)/documents"
     async with loopback_client() as client:
         response = await client.post(
             f"{documents}/api_keys",
             params={"documentId": key_hash(key)},
             headers={"Authorization": "Bearer owner"},  # the emulator's word for: skip the rules
-            json={"fields": fields},
+            json={"fields": {name: _typed(value) for name, value in record.items()}},
         )
     if not response.is_success:
         raise StackError(f"the API key cannot be recorded: {response.text}")
+
+
+def _typed(value: Any) -> dict[str, str]:
+    """A value as Firestore's REST interface writes it."""
+    match value:
+        case int():
+            return {"integerValue": str(value)}
+        case datetime():
+            return {"timestampValue": value.isoformat().replace("+00:00", "Z")}
+        case _:
+            return {"stringValue": str(value)}

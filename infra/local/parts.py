@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infra.local.emulators import EmulatorHosts, emulators_required, start_emulators
 from infra.local.errors import EmulatorsUnavailable, StackError
-from infra.local.model import KEY_VARIABLE, ModelServer, require_packages
+from infra.local.model import KEY_VARIABLE, PROVIDER_TABLE, ModelServer, require_packages
 from infra.local.network import free_port, wait_until_ready
 from infra.local.options import StackOptions
 from infra.local.processes import Child, Children, child_environment
@@ -60,8 +60,10 @@ async def start_backend(options: StackOptions, children: Children, data: Path) -
     return Backend(hosts=hosts, storage=storage, started=(*started, child))
 
 
-async def start_model(children: Children) -> tuple[Child, Mapping[str, str]]:
+async def start_model(children: Children, providers: Path) -> tuple[Child, Mapping[str, str]]:
     """Start the local model; its process, and the variables that make it the provider.
+
+    `providers` is the file to write for `EMPANEL_PROVIDERS`.
 
     Raises:
         StackError: its packages are not installed, or it does not start.
@@ -72,7 +74,12 @@ async def start_model(children: Children) -> tuple[Child, Mapping[str, str]]:
         "model", server.command(), child_environment(**{KEY_VARIABLE: server.key})
     )
     await wait_until_ready(child, server.health_url, MODEL_START_SECONDS)
-    return child, {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": server.key}
+    providers.write_text(PROVIDER_TABLE)
+    return child, {
+        "OPENAI_BASE_URL": server.base_url,
+        "OPENAI_API_KEY": server.key,
+        "EMPANEL_PROVIDERS": str(providers),
+    }
 
 
 def check(options: StackOptions) -> None:

@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from infra.local.bridge import Plan, Route
-from infra.local.embedded import start_embedded
+from infra.local.embedded import EmbeddedPlan, choose_ports, start_embedded
 from infra.local.errors import StackError
 from infra.local.fleet import Fleet, Functions, Launch
 from infra.local.folder import StackFolder
-from infra.local.function_process import FunctionProcess
+from infra.local.function_process import GRACE_SECONDS, FunctionProcess
 from infra.local.info import StackInfo
 from infra.local.keys import new_api_key, record_api_key
 from infra.local.network import require_free
@@ -157,7 +157,7 @@ class Stack:
         self._backend = await start_backend(options, children, self.folder.objects)
         environment = self._common_environment()
         if options.serves_model:
-            model, provider = await start_model(children)
+            model, provider = await start_model(children, self.folder.providers)
             environment |= provider
             self._watch(parts, model)
         launch = Launch(
@@ -187,8 +187,7 @@ class Stack:
     async def _start_functions(self, parts: AsyncExitStack, launch: Launch) -> None:
         backend = self._backend
         if backend is None:
-            child, self._functions = await start_embedded(launch, self._api_key)
-            self._watch(parts, child)
+            await self._start_embedded(parts, launch)
             return
         for child in backend.started:
             self._watch(parts, child)
@@ -198,6 +197,18 @@ class Stack:
         self._start_bridge(parts, launch.children, fleet, backend)
         parts.push_async_callback(fleet.stop)
         await fleet.start()
+
+    async def _start_embedded(self, parts: AsyncExitStack, launch: Launch) -> None:
+        plan = EmbeddedPlan(
+            ports=choose_ports(self.options.api_port),
+            api_key=self._api_key,
+            audience=AUDIENCE,
+            account=push_account(self.options.project),
+            key=self._key,
+        )
+        child, self._functions = await start_embedded(launch, plan, self.folder.embedded_plan)
+        parts.push_async_callback(launch.children.stop, child, grace_seconds=GRACE_SECONDS)
+        self._watch(parts, child)
 
     async def _prepare(self, backend: Backend) -> None:
         """Create what a deployment would have created before the first function starts."""

@@ -133,6 +133,20 @@ async def test_every_transaction_is_ended(ledger: FirestoreLedger, proxy: GrpcPr
     assert proxy.calls["Rollback"] == proxy.calls["BatchGetDocuments"]
 
 
+async def test_a_cancellation_waits_for_a_rollback_under_way(
+    ledger: FirestoreLedger, proxy: GrpcProxy
+) -> None:
+    """A caller that is cancelled while it rolls back leaves only when the rollback has ended."""
+    proxy.inject(Fault(method="Rollback", moment=Moment.BEFORE, code=None))
+    task = asyncio.create_task(ledger.transact(["a/1"], lambda _: (0, [])))
+    await proxy.called("Rollback")
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=0.3)
+    assert not done
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 READS = ["BatchGetDocuments", "RunQuery", "RunAggregationQuery"]
 
 
@@ -164,6 +178,18 @@ async def test_silence_ends_with_the_timeout(
             await impatient.commit(Create(path="a/1", data={}))
     assert (await impatient.get("a/1"))[0].exists is (moment is Moment.AFTER)
     assert proxy.calls["Commit"] == 1
+
+
+async def test_a_cancelled_commit_stays_cancelled(
+    ledger: FirestoreLedger, proxy: GrpcProxy
+) -> None:
+    """A cancellation of the caller comes out as it is, never as an outage."""
+    proxy.inject(Fault(method="Commit", moment=Moment.AFTER, code=None))
+    commit = asyncio.create_task(ledger.commit(Create(path="a/1", data={})))
+    await proxy.called("Commit")
+    commit.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await commit
 
 
 async def test_a_cut_connection_is_an_outage(ledger: FirestoreLedger, proxy: GrpcProxy) -> None:

@@ -145,7 +145,7 @@ def job_body(state: str = "succeeded", *seats: dict[str, Any], **changes: Any) -
         "window": "2026-11-29T12",
         "owner": "catalog-team",
         "labels": {"set": "examples"},
-        "digests": {name: "0" * 64 for name in ("request", "facts", "rubric", "policy", "prompt")},
+        "digests": dict.fromkeys(("request", "facts", "rubric", "policy", "prompt"), "0" * 64),
         "seats": list(seats) or [seat_body(state=state)],
         "terminal": terminal if ended else None,
         "usage": {"requests": 1, "input_tokens": 300, "output_tokens": 60, "cost_usd": None},

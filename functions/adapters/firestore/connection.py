@@ -61,9 +61,7 @@ class Connection:
         if self._emulator_host:
             metadata.append(("authorization", "Bearer owner"))  # what the emulator expects
         self._options: dict[str, Any] = {
-            "retry": __import__("google.api_core.retry_async", fromlist=["x"]).AsyncRetry(
-                initial=0.05
-            ),
+            "retry": None,
             "timeout": timeout_seconds,
             "metadata": metadata,
         }

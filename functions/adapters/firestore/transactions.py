@@ -82,4 +82,5 @@ class Transactions:
         try:
             await self._connection.rollback(transaction, _ROLLBACK_SECONDS)
         except GoogleAPICallError as exc:
-            _LOG.warning("a transaction was not rolled back, or had ended before: %s", exc)
+            # Usual after a failed commit, which ends a transaction too.
+            _LOG.info("a transaction was not rolled back, or had ended before: %s", exc)

@@ -331,17 +331,11 @@ REFUSED: list[tuple[str, Change, list[str]]] = [
     ("501 subschemas", schema(objects(allOf=[{}] * 498 + [{"not": {}}])), [OUT]),
     ("a long array", schema(objects(required=[{}] * 501)), [OUT + "/required"]),
     ("a large schema", schema(objects(description="x" * 32_768)), [OUT]),
-    ("a bad pattern", schema(objects(items={"pattern": "("})), [OUT + "/items/pattern"]),
+    ("a pattern", schema(objects(items={"pattern": "(a+)+$"})), [OUT + "/items/pattern"]),
     (
-        "a bad name pattern",
-        schema(objects(patternProperties={"*/": {}})),
-        [OUT + "/patternProperties/*~1"],
-    ),
-    ("a long pattern", schema(objects(items={"pattern": "a" * 257})), [OUT + "/items/pattern"]),
-    (
-        "a huge repetition",
-        schema(objects(items={"pattern": "a{99999999999}"})),
-        [OUT + "/items/pattern"],
+        "a name pattern",
+        schema(objects(patternProperties={"^a$": {}})),
+        [OUT + "/patternProperties"],
     ),
     ("step of 0", schema(objects(items={"multipleOf": 0})), [OUT + "/items/multipleOf"]),
 ]
@@ -500,7 +494,7 @@ def test_defaults() -> None:
         put("rubric", "criteria", [{"name": str(n)} for n in range(50)]),
         schema(objects(properties={"score": {"type": "number"}}, required=["score"])),
         schema(objects(properties={"a": {"$ref": "#/$defs/a~1b%20c"}}) | {"$defs": {"a/b c": {}}}),
-        schema(objects(items={"$ref": "#/allOf/0"}, allOf=[{"pattern": "^a+$"}])),
+        schema(objects(items={"$ref": "#/allOf/0"}, allOf=[{"minLength": 1}])),
         schema(objects(enum=[{"$ref": "not a reference"}], properties={"$ref": {}, "type": {}})),
         schema(objects() | {"$schema": "https://json-schema.org/draft/2020-12/schema"}),
     ],
@@ -553,7 +547,6 @@ def test_costly_schemas_are_refused_quickly() -> None:
         objects(**{"$defs": {f"d{n}": {"required": [{}] * 500} for n in range(20)}}),
         objects(**{"$defs": {f"d{n}": {"$ref": "#/$defs/d0"} for n in range(490)}}),
         objects(enum=[{}] * 500, required=[[]] * 500, type=[{}] * 500),
-        objects(items={"pattern": "(" * 128 + ")" * 128}),
         objects(dependencies={str(n): {"dependencies": {"a": 1}} for n in range(500)}),
     ]
     for value in costly:

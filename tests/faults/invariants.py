@@ -1,0 +1,252 @@
+"""The invariants of the design, each a function of what a world has on record and has seen.
+
+Each returns what breaks it, in words; nothing means that it holds.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from functions.core.jobs import JobState, Outcome, SeatState
+from functions.core.leases import KEPT_ATTEMPTS, MAX_INTERRUPTIONS
+from tests.faults.fakes import Change
+from tests.faults.world import World
+
+Broken = Iterator[str]
+TERMINAL = {state.value for state in JobState if state.is_terminal}
+
+
+def one_terminal_record_per_run(world: World) -> Broken:
+    """A run's terminal record is created once, with the head, and never touched again."""
+    for change in _changes(world, "terminals"):
+        if change.before is not None:
+            yield f"{change.path} was written again"
+    for job in world.jobs().values():
+        if job.state.is_terminal != (job.run in world.terminals(job.id)):
+            yield f"{job.id} is {job.state} beside terminal records {world.terminals(job.id)}"
+        elif job.state.is_terminal and world.terminals(job.id)[job.run].state is not job.state:
+            yield f"{job.id} is {job.state}, its terminal record is not"
+
+
+def a_closed_head_stays_closed(world: World) -> Broken:
+    """Nothing moves a job out of a terminal state within its run."""
+    for change in _changes(world, "jobs"):
+        before = change.before or {}
+        same_run = before.get("run") == change.after["run"]
+        if same_run and before["state"] in TERMINAL and before["state"] != change.after["state"]:
+            yield f"{change.path}: {before['state']} became {change.after['state']}"
+
+
+def a_run_closes_after_its_seats(world: World) -> Broken:
+    """A run succeeds or fails only when each seat has its record, and says what they say."""
+    ended: dict[str, str] = {}
+    for change in world.ledger.history:
+        if change.collection == "seats":
+            ended[change.path] = change.after["state"]
+        if change.collection == "terminals" and change.after["state"] in ("succeeded", "failed"):
+            parent = change.path.rsplit("/", 2)[0]
+            run = change.after["run"]
+            for index, seat in enumerate(change.after["seats"]):
+                if ended.get(f"{parent}/seats/{run}.{index}") != seat["state"]:
+                    yield f"{change.path} says {seat['state']} of seat {index} before its record"
+
+
+def ended_seats_never_change(world: World) -> Broken:
+    """A seat's record is created once: no late result replaces it."""
+    for change in _changes(world, "seats"):
+        if change.before is not None:
+            yield f"{change.path} was written again"
+
+
+def success_implies_the_object(world: World) -> Broken:
+    """A seat succeeds only when its object is there, and the object stays the one on record."""
+    for change in _changes(world, "seats"):
+        if change.after["state"] != "succeeded":
+            continue
+        output = change.after["output"]
+        name = output["uri"].removeprefix(world.objects.uri(""))
+        if name not in change.objects:
+            yield f"{change.path} succeeded without {name}"
+            continue
+        stored = world.objects._objects.get(name)
+        if stored is None:
+            continue  # lost after the success: what the audit is for
+        if sha256(stored.data).hexdigest() != output["sha256"]:
+            yield f"{change.path}: {name} has another digest"
+        if stored.stored.generation != output["generation"]:
+            yield f"{change.path}: {name} has another generation"
+
+
+def requests_le_attempts_le_budget(world: World) -> Broken:
+    """Each request was on record before it was sent, and no seat has more than its budget."""
+    yield from (f"sent before it was recorded: {text}" for text in world.observed.unrecorded_sends)
+    sent, tokens = world.sent(), {key: e.token for key, e in world.evaluations().items()}
+    for key, count in sent.items():
+        if count > tokens.get(key, 0):
+            yield f"{count} requests sent, {tokens.get(key, 0)} attempts recorded"
+    for job in world.jobs().values():
+        for seat in job.seats:
+            own = [a for a in _all_attempts(world, seat.work_key).values() if a["job"] == job.id]
+            tries = [a for a in own if a["outcome"] != Outcome.CANCELED]
+            if len(tries) > job.policy.max_attempts:
+                yield f"{seat.seat}: {len(tries)} tries of {job.policy.max_attempts}"
+            if len(own) - len(tries) > MAX_INTERRUPTIONS:
+                yield f"{seat.seat}: {len(own) - len(tries)} interruptions"
+
+
+def extra_requests_only_for_calls_in_flight(world: World) -> Broken:
+    """A question is asked again only when a strike may have cost its answer."""
+    lost = world.observed.lost_calls
+    for key, count in world.sent().items():
+        if count > 1 + lost[key]:
+            yield f"{count} requests sent, {lost[key]} answers lost"
+
+
+def holder_and_token_guard_every_write(world: World) -> Broken:
+    """Tokens count up, attempts are only added to and ended, no live lease is taken over."""
+    for change in _changes(world, "evaluations"):
+        before = change.before
+        if before is None:
+            continue
+        after = change.after
+        if after["token"] < before["token"]:
+            yield f"token {before['token']} became {after['token']}"
+        yield from _lost_attempts(before, after)
+        taken = after["token"] > before["token"] and before.get("holder") is not None
+        if taken and before["lease_until"] > change.at:
+            yield f"token {after['token']} was given while {before['holder']} held the lease"
+        if after["token"] == before["token"] and after.get("holder") not in (
+            None,
+            before.get("holder"),
+        ):
+            yield f"the holder changed under token {after['token']}"
+
+
+def late_failure_never_replaces_success(world: World) -> Broken:
+    """An output or a success on record stays; only another epoch gives an output up."""
+    for change in _changes(world, "evaluations"):
+        before, after = change.before or {}, change.after
+        if before.get("output") is not None and before["output"] != after.get("output"):
+            if after["epoch"] == before["epoch"]:
+                yield f"an output was replaced within epoch {after['epoch']}"
+        old = {a["token"]: a["outcome"] for a in before.get("attempts", ())}
+        for attempt in after["attempts"]:
+            was = old.get(attempt["token"])
+            if was in ("succeeded", "permanent") and attempt["outcome"] != was:
+                yield f"attempt {attempt['token']}: {was} became {attempt['outcome']}"
+
+
+def no_claim_after_the_end(world: World) -> Broken:
+    """No request is claimed for a run that has its terminal record."""
+    closed: set[tuple[str, int]] = set()
+    for change in world.ledger.history:
+        if change.collection == "terminals":
+            closed.add((change.after["job"], change.after["run"]))
+        if change.collection == "evaluations":
+            before = (change.before or {}).get("token", 0)
+            last = change.after["attempts"][-1] if change.after["attempts"] else None
+            if last and change.after["token"] > before and (last["job"], last["run"]) in closed:
+                yield f"attempt {last['token']} was claimed after its run had ended"
+
+
+def acked_work_is_on_record(world: World) -> Broken:
+    """An acked message has its seat ended, a timer ahead, or a fresh message published."""
+    yield from world.observed.hollow_acks
+
+
+def every_accepted_job_ends(world: World) -> Broken:
+    """Each accepted run has its terminal record, and each of its seats a record of its own."""
+    for job in world.jobs().values():
+        if not job.state.is_terminal:
+            yield f"{job.id} is {job.state}"
+        for index in range(len(job.seats)):
+            if (job.run, index) not in world.seats(job.id):
+                yield f"{job.id}: seat {index} has no record"
+
+
+def nothing_left_undone(world: World) -> Broken:
+    """No timer, no message and no live lease is left."""
+    for job in world.jobs().values():
+        if job.check_at is not None:
+            yield f"{job.id} is still to be checked"
+    for state in world.evaluations().values():
+        if state.wake_at is not None or state.wake is not None:
+            yield f"an evaluation is still to be woken: {state.wake_at}, {state.wake}"
+        if state.lease_until is not None and state.lease_until > world.clock.now():
+            yield f"{state.holder} still holds a lease"
+    if world.pending:
+        yield f"{len(world.pending)} messages are left"
+
+
+def no_unexpected_incident(world: World) -> Broken:
+    """Operators are called only for what they must look at."""
+    found = world.incidents()
+    if len(found) != world.observed.expected_incidents:
+        yield f"incidents: {[(i['kind'], i['detail']) for i in found]}"
+
+
+def attempts_are_listed_once(world: World) -> Broken:
+    """Seat records list their own attempts, ended, numbered from 1 without a gap."""
+    for job in world.jobs().values():
+        for record in world.seats(job.id).values():
+            numbers = [attempt.number for attempt in record.attempts]
+            if numbers != list(range(1, len(numbers) + 1)):
+                yield f"{record.seat}: attempts {numbers}"
+            if any(attempt.ended_at is None for attempt in record.attempts):
+                yield f"{record.seat} ended with an attempt that has not"
+            bought = [a for a in record.attempts if a.outcome is Outcome.SUCCEEDED]
+            if record.state is SeatState.SUCCEEDED and not record.reused and not bought:
+                yield f"{record.seat} succeeded, neither reused nor bought"
+
+
+INVARIANTS: tuple[Callable[[World], Broken], ...] = (
+    one_terminal_record_per_run,
+    a_closed_head_stays_closed,
+    a_run_closes_after_its_seats,
+    ended_seats_never_change,
+    success_implies_the_object,
+    requests_le_attempts_le_budget,
+    extra_requests_only_for_calls_in_flight,
+    holder_and_token_guard_every_write,
+    late_failure_never_replaces_success,
+    no_claim_after_the_end,
+    acked_work_is_on_record,
+    every_accepted_job_ends,
+    nothing_left_undone,
+    no_unexpected_incident,
+    attempts_are_listed_once,
+)
+
+
+def broken(world: World, *but: Callable[[World], Broken]) -> dict[str, list[str]]:
+    """Return what breaks the invariants, by name; `but` are not looked at."""
+    checked = [invariant for invariant in INVARIANTS if invariant not in but]
+    found = {invariant.__name__: list(invariant(world)) for invariant in checked}
+    return {name: problems for name, problems in found.items() if problems}
+
+
+def _changes(world: World, collection: str) -> Iterator[Change]:
+    return (change for change in world.ledger.history if change.collection == collection)
+
+
+def _lost_attempts(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    tokens = {attempt["token"] for attempt in after["attempts"]}
+    for attempt in before["attempts"]:
+        if attempt["token"] not in tokens and len(after["attempts"]) < KEPT_ATTEMPTS:
+            yield f"attempt {attempt['token']} is gone from the record"
+
+
+def _all_attempts(world: World, key: str) -> dict[int, Mapping[str, Any]]:
+    """Return every attempt that was ever on an evaluation, as last written, by token."""
+    found: dict[int, Mapping[str, Any]] = {}
+    for change in _changes(world, "evaluations"):
+        if change.after["work_key"] == key:
+            found |= {attempt["token"]: attempt for attempt in change.after["attempts"]}
+    return found
+
+
+def ended_by(world: World, moment: datetime) -> bool:
+    """Whether every job had ended by then."""
+    ends = [change.at for change in _changes(world, "terminals")]
+    return len(ends) == len(world.jobs()) and all(end <= moment for end in ends)
