@@ -42,18 +42,27 @@ class Transactions:
         try:
             await asyncio.shield(receiving)
         except asyncio.CancelledError:
-            await asyncio.shield(self._spawn(self._undo(receiving, read)))
+            await self._to_the_end(self._undo(receiving, read))
             raise
         return read
 
     async def roll_back(self, transaction: bytes) -> None:
         """Give the locks back. A failure is logged: the server frees them after a minute."""
-        await asyncio.shield(self._spawn(self._roll_back(transaction)))
+        await self._to_the_end(self._roll_back(transaction))
 
     async def wait(self) -> None:
         """Return once everything that was begun has ended."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Await `work`; a cancellation that comes meanwhile goes on once it has ended."""
+        ending = self._spawn(work)
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            await asyncio.wait([ending])
+            raise
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
