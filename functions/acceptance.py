@@ -31,10 +31,11 @@ class IdempotencyConflict(EmpanelError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acceptance:
-    """The job under the request's identity, and whether this request created it."""
+    """The job under the request's identity, and whether this request created it, and when."""
 
     job: Job
     created: bool
+    update_time: datetime
 
 
 async def accept(services: Services, submission: Submission) -> Acceptance:
@@ -51,7 +52,7 @@ async def accept(services: Services, submission: Submission) -> Acceptance:
     inputs = await keep_inputs(services, draft.tenant, submission.facts, submission.rubric)
     acceptance = await _record(services, replace(draft, inputs=inputs))
     if acceptance.created:
-        await _dispatch(services, acceptance.job)
+        await _dispatch(services, acceptance)
     return acceptance
 
 
@@ -159,7 +160,8 @@ async def _record(services: Services, draft: Job) -> Acceptance:
     except (WriteConflict, LedgerUnavailable):
         return await _already_recorded(services, draft)
     telemetry.event("job accepted", job=draft.id, owner=draft.owner, seats=len(draft.seats))
-    return Acceptance(job=replace(draft, run_at=committed), created=True)
+    services.clock.observe(committed)
+    return Acceptance(job=draft, created=True, update_time=committed)
 
 
 async def _already_recorded(services: Services, draft: Job) -> Acceptance:
@@ -175,21 +177,24 @@ async def _already_recorded(services: Services, draft: Job) -> Acceptance:
         raise LedgerUnavailable(f"{draft.id}: the job was not recorded")
     if job.digests.request != draft.digests.request or job.tenant != draft.tenant:
         raise IdempotencyConflict(job)
-    return Acceptance(job=job, created=job.submitted_at == draft.submitted_at)
+    mine = job.submitted_at == draft.submitted_at
+    return Acceptance(job=job, created=mine, update_time=found.update_time or found.read_time)
 
 
-async def _dispatch(services: Services, job: Job) -> None:
+async def _dispatch(services: Services, acceptance: Acceptance) -> None:
+    job = acceptance.job
     try:
         await dispatch(services, job, range(len(job.seats)))
     except PublishFailed as exc:
         telemetry.warning("dispatch failed, left to repair", job=job.id, error=str(exc)[:300])
-        await _check_soon(services, job)
+        await _check_soon(services, acceptance)
 
 
-async def _check_soon(services: Services, job: Job) -> None:
+async def _check_soon(services: Services, acceptance: Acceptance) -> None:
     """Let repair look at once; when that fails too, the first check stands."""
     fields = {"check_at": services.clock.now()}
-    update = Update(path=job_path(job.id), fields=fields, if_updated_at=job.run_at)
+    job = acceptance.job
+    update = Update(path=job_path(job.id), fields=fields, if_updated_at=acceptance.update_time)
     try:
         await services.ledger.commit(update)
     except (WriteConflict, LedgerUnavailable) as exc:

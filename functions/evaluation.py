@@ -30,8 +30,9 @@ from functions.core.ports import Provider, Update
 from functions.core.prompts import PROMPT_DIGEST
 from functions.dispatch import SeatMessage, dispatch
 from functions.incidents import open_incident
+from functions.inputs import Question, read_question
 from functions.leasing import Granted, try_claim
-from functions.purchase import Question, buy, call_request
+from functions.purchase import buy
 from functions.reuse import Look, Seen, peek, settle_without_call, write_unheld
 from functions.services import Services
 from functions.settlement import (
@@ -101,11 +102,11 @@ async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None
     if provider is None or not _same_identity(job, seen.index, provider):
         return await _fail_changed_identity(services, seen, CHANGED)
     try:
-        request = await call_request(services, job, seen.index)
+        question = await read_question(services, job, seen.index)
     except (ObjectMissing, UnreadableRecord) as exc:
         await open_incident(services, "input_missing", job.id, job=job, detail=str(exc))
         return await _fail_changed_identity(services, seen, str(exc))
-    return await _claim_and_buy(services, seen, provider, request, until)
+    return await _claim_and_buy(services, seen, provider, question, until)
 
 
 async def _refund_unsent(services: Services, seen: Seen) -> None:
@@ -160,7 +161,7 @@ def _record(seen: Seen, state: SeatState, error: SeatError) -> SeatRecord:
 
 
 async def _claim_and_buy(
-    services: Services, seen: Seen, provider: Provider, request: Question, until: float
+    services: Services, seen: Seen, provider: Provider, question: Question, until: float
 ) -> Delivery | None:
     """Take a slot, then the lease, then call: no lease burns in a queue.
 
@@ -170,9 +171,10 @@ async def _claim_and_buy(
     expected = claim(seen.evaluation, closed=False, now=seen.now, claimant=claimant)
     if not isinstance(expected, Claimed):
         return await _not_granted(services, seen, expected, until)
-    if services.inflight.closing:
+    left_seconds = until - services.clock.monotonic()
+    if services.inflight.closing or left_seconds < services.settings.provider_deadline_seconds:
         return await _publish_afresh(services, seen)
-    patience = until - services.clock.monotonic() - _needed_seconds(services)
+    patience = left_seconds - _needed_seconds(services)
     async with services.slots.provider(provider.name, patience) as free:
         if not free or services.inflight.closing:
             return await _publish_afresh(services, seen)
@@ -180,12 +182,9 @@ async def _claim_and_buy(
             return await _fail_budget_exhausted(services, seen)
         claimed = await try_claim(services, claimant)
         if isinstance(claimed, Granted):
-            await buy(services, seen, claimed.lease, provider, request)
-    if not isinstance(claimed, Granted):
-        return await _not_granted(services, seen, claimed, until)
-    if services.inflight.closing:
-        return await _publish_afresh(services, seen)
-    return None
+            settled = await buy(services, seen, claimed.lease, provider, question)
+            return await _ended(services, seen.job) if settled else None
+    return await _not_granted(services, seen, claimed, until)
 
 
 def _needed_seconds(services: Services) -> float:

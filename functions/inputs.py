@@ -1,11 +1,15 @@
-"""Facts and rubric of a job: inline in its document when small, else objects by digest."""
+"""A job's facts and rubric, inline in its document or objects by digest; the question they make."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from functions.core.errors import UnreadableRecord
 from functions.core.identities import canonical_json, input_object, sha256_hex
 from functions.core.jobs import Inputs, Job
+from functions.core.prompts import Rubric, answer_schema, build_prompt
+from functions.core.verdicts import CallRequest
 from functions.services import Services
 
 INLINE_BYTES = 32 * 1024
@@ -40,6 +44,35 @@ async def load_inputs(services: Services, job: Job) -> tuple[str, str]:
     facts = await _text(services, job.inputs.facts, job.inputs.facts_object, job.digests.facts)
     rubric = await _text(services, job.inputs.rubric, job.inputs.rubric_object, job.digests.rubric)
     return facts, rubric
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What is asked, and the rubric that the answer is read by."""
+
+    request: CallRequest
+    rubric: Rubric
+
+
+async def read_question(services: Services, job: Job, index: int) -> Question:
+    """Return a seat's question, from the inputs that were pinned at acceptance.
+
+    Raises:
+        ObjectMissing, UnreadableRecord: an input is gone or is not the one accepted.
+        ObjectsUnavailable: no certain answer.
+    """
+    seat = job.seats[index]
+    facts, rubric_text = await load_inputs(services, job)
+    rubric = Rubric.from_json(json.loads(rubric_text))
+    system, user = build_prompt(rubric, facts)
+    request = CallRequest(
+        model=seat.model,
+        system=system,
+        user=user,
+        schema=answer_schema(rubric),
+        parameters=seat.parameters,
+    )
+    return Question(request=request, rubric=rubric)
 
 
 async def _text(services: Services, inline: str | None, name: str | None, expected: str) -> str:

@@ -2,7 +2,8 @@
 
 The marker is written in the commit that closes the run. Every process with calls in flight asks
 once a second for the markers since its oldest claim: one query, whatever the number of calls. The
-claim read the terminal record under a lock, so a stop it did not see is younger than its read time.
+claim read the terminal record under a lock, so a stop it did not see was committed after its read
+time; the look begins some seconds earlier because a marker carries the time of its request.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from functions.core.ports import SERVER_TIME, Clock, Create, Ledger, Query
 from functions.inflight import InFlight
 
 LOOK_SECONDS = 1.0
+OVERLAP_SECONDS = 15.0  # a marker's time is that of its request, before its commit
 KEPT_HOURS = 24  # no call lives longer; old markers are deleted by their `expire_at`
 CODES = {JobState.CANCELED.value: "canceled", JobState.EXPIRED.value: "deadline_exceeded"}
 
@@ -57,7 +59,8 @@ class StopWatcher:
                 telemetry.warning("stops not read", error=str(exc)[:300])
 
     async def _stops_since(self, moment: datetime) -> Sequence[tuple[str, int, str]]:
-        query = Query(collection="stops", where=(("at", ">=", moment),), order_by="at")
+        since = moment - timedelta(seconds=OVERLAP_SECONDS)
+        query = Query(collection="stops", where=(("at", ">=", since),), order_by="at")
         found = [snapshot.data or {} for snapshot in await self._ledger.query(query)]
         return [
             (str(stop["job"]), int(stop["run"]), CODES.get(str(stop["state"]), "canceled"))

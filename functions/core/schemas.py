@@ -17,7 +17,8 @@ Schema = Mapping[str, Any]
 def answer_problem(answer: Any, schema: Schema) -> str | None:
     """Return the most telling way in which `answer` breaks `schema`, or None when it fits.
 
-    A caller's schema was checked when its job was accepted (`functions.web.output_schemas`). An integer may be written `1.0`, as the draft says; `true` is no number.
+    A caller's schema was checked when its job was accepted (`functions.web.output_schemas`). An
+    integer may be written `1.0`, as the draft says; `true` is no number.
     """
     validator = Draft202012Validator(schema, registry=Registry())
     try:

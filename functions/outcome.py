@@ -1,0 +1,223 @@
+"""What came of an attempt, written by its holder: a success, a retry, a failure, or a cut.
+
+Each function says whether the seat has its record now. Who has lost the lease writes nothing; a
+valid answer of theirs lies in the bucket, where the next look finds it.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from functions import telemetry
+from functions.calling import LEASE_LOST, Cut
+from functions.core.jobs import (
+    Attempt,
+    Evaluation,
+    Job,
+    Outcome,
+    SeatError,
+    SeatRecord,
+    SeatState,
+)
+from functions.core.leases import INTERRUPTED, attempts_since, end_attempt, released
+from functions.core.retries import RetryDecision, decide, is_retryable
+from functions.core.verdicts import CallFailure, ProviderAnswer
+from functions.leasing import Lease, commit_as_holder
+from functions.outputs import StoredAnswer
+from functions.reuse import Seen
+from functions.services import Services
+from functions.settlement import seat_record, settle_as_holder
+
+REPAIR_HEAD_START_SECONDS = 10.0  # how long repair leaves a short wait to the handler that waits
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bought:
+    """A validated answer, stored; `answer` is what the provider sent."""
+
+    answer: ProviderAnswer
+    stored: StoredAnswer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NotStored:
+    """A valid answer that the bucket did not take; it may have to be bought again."""
+
+    answer: ProviderAnswer
+    reason: str
+
+
+Result = Bought | NotStored | CallFailure | Cut
+
+
+async def record(services: Services, seen: Seen, lease: Lease, result: Result) -> bool:
+    """Write the end of the attempt, as the holder; say whether the seat has its record now."""
+    if isinstance(result, Bought):
+        settled = await _record_success(services, seen, lease, result)
+    elif isinstance(result, Cut):
+        settled = await _record_cut(services, seen, lease, result)
+    elif isinstance(result, NotStored):
+        settled = await _record_not_stored(services, lease, result)
+    else:
+        settled = await _record_failure(services, seen, lease, result)
+    telemetry.event(
+        "attempt ended",
+        job=seen.job.id,
+        seat=seen.job.seats[seen.index].seat,
+        attempt=lease.attempt.number,
+        token=lease.attempt.token,
+        result=type(result).__name__,
+        code=getattr(result, "code", None),
+        settled=settled,
+        owner=seen.job.owner,
+    )
+    return settled
+
+
+async def _record_success(services: Services, seen: Seen, lease: Lease, bought: Bought) -> bool:
+    answer, output = bought.answer, bought.stored.output
+    ended = replace(
+        lease.attempt,
+        outcome=Outcome.SUCCEEDED,
+        ended_at=services.clock.now(),
+        http_status=answer.http_status,
+        provider_request_id=answer.request_id,
+        model_returned=answer.model_returned,
+        usage=answer.usage,
+    )
+    after = replace(released(end_attempt(lease.evaluation, ended)), output=output)
+    record = _seat_end(services, seen, after, SeatState.SUCCEEDED, output_of=after)
+    return await settle_as_holder(services, seen.job, lease, after, record)
+
+
+async def _record_failure(
+    services: Services, seen: Seen, lease: Lease, failure: CallFailure
+) -> bool:
+    """Write a failed attempt: a retry with its due time, or the end of the seat."""
+    job, now = seen.job, services.clock.now()
+    decision = _decide(services, job, lease.evaluation, failure)
+    due_at = _due_at(now, failure, decision)
+    ended = _failed(lease.attempt, failure, decision, now)
+    state = end_attempt(lease.evaluation, ended)
+    if decision.retry and (due_at is None or due_at < job.deadline_at):
+        head_start = timedelta(seconds=REPAIR_HEAD_START_SECONDS)
+        waiting = released(state, due_at=due_at or now)
+        waiting = replace(waiting, wake_at=(due_at or now) + head_start)
+        await commit_as_holder(services, lease, waiting)
+        return False
+    after = replace(released(state, due_at=due_at), wake_at=None, wake=None)
+    error = _seat_error(failure, decision)
+    record = _seat_end(services, seen, after, SeatState.FAILED, error=error)
+    if decision.retry:
+        record = replace(record, due_at=due_at)
+    return await settle_as_holder(services, job, lease, after, record)
+
+
+def _decide(
+    services: Services, job: Job, evaluation: Evaluation, failure: CallFailure
+) -> RetryDecision:
+    tries = attempts_since(evaluation, job.run_at)
+    return decide(
+        failure,
+        attempt=sum(a.outcome is not Outcome.CANCELED for a in tries),
+        max_attempts=job.policy.max_attempts,
+        invalid_outputs=sum(a.outcome is Outcome.INVALID_OUTPUT for a in tries),
+        jitter=services.jitter(),
+    )
+
+
+def _seat_error(failure: CallFailure, decision: RetryDecision) -> SeatError:
+    """Return the seat's error; a retry that comes too late keeps the attempt's own code."""
+    if decision.retry:
+        message = f"{failure.message}; the next try is due after the job's deadline"
+        return SeatError(code=failure.code, message=message, retryable=is_retryable(failure.code))
+    return SeatError(
+        code=decision.code, message=decision.reason, retryable=is_retryable(decision.code)
+    )
+
+
+async def _record_cut(services: Services, seen: Seen, lease: Lease, cut: Cut) -> bool:
+    """Write an attempt that was cut: a shutdown hands the evaluation on, a stop ends the seat."""
+    if cut.code == LEASE_LOST:
+        return False
+    now = services.clock.now()
+    ended = replace(
+        lease.attempt,
+        outcome=Outcome.CANCELED,
+        ended_at=now,
+        code=cut.code,
+        message="the request was cut from our side; it may have been paid for",
+    )
+    after = released(end_attempt(lease.evaluation, ended))
+    if cut.code == INTERRUPTED:
+        handed_on = replace(after, wake_at=now, wake=lease.evaluation.wake)
+        await commit_as_holder(services, lease, handed_on)
+        return False
+    state = SeatState.EXPIRED if cut.code == "deadline_exceeded" else SeatState.CANCELED
+    error = SeatError(code=cut.code, message="the run was stopped", retryable=True)
+    record = _seat_end(services, seen, after, state, error=error)
+    return await settle_as_holder(services, seen.job, lease, after, record)
+
+
+async def _record_not_stored(services: Services, lease: Lease, result: NotStored) -> bool:
+    now = services.clock.now()
+    ended = replace(
+        lease.attempt,
+        outcome=Outcome.UNKNOWN,
+        ended_at=now,
+        http_status=result.answer.http_status,
+        message=f"the answer could not be stored: {result.reason}",
+        usage=result.answer.usage,
+        model_returned=result.answer.model_returned,
+        provider_request_id=result.answer.request_id,
+    )
+    due_at = now + timedelta(seconds=REPAIR_HEAD_START_SECONDS)
+    after = released(end_attempt(lease.evaluation, ended), due_at=due_at)
+    await commit_as_holder(services, lease, after)
+    return False
+
+
+def _due_at(now: datetime, failure: CallFailure, decision: RetryDecision) -> datetime | None:
+    """Return when the evaluation may be asked again, also by others when this seat gives up."""
+    seconds = decision.wait_seconds
+    if not decision.retry and decision.outcome is not Outcome.PERMANENT:
+        seconds = failure.hint_seconds or 0.0
+    return now + timedelta(seconds=seconds) if seconds > 0 else None
+
+
+def _failed(
+    attempt: Attempt, failure: CallFailure, decision: RetryDecision, now: datetime
+) -> Attempt:
+    permanent = decision.outcome is Outcome.PERMANENT
+    return replace(
+        attempt,
+        outcome=decision.outcome,
+        ended_at=now,
+        http_status=failure.http_status,
+        sent=failure.sent,
+        code=decision.code if permanent else failure.code,
+        message=failure.message,
+        hint_seconds=failure.hint_seconds,
+        provider_request_id=failure.request_id,
+        model_returned=failure.model_returned,
+        usage=failure.usage,
+    )
+
+
+def _seat_end(
+    services: Services,
+    seen: Seen,
+    after: Evaluation,
+    state: SeatState,
+    *,
+    output_of: Evaluation | None = None,
+    error: SeatError | None = None,
+) -> SeatRecord:
+    return seat_record(
+        seen.job,
+        seen.index,
+        state,
+        ended_at=services.clock.now(),
+        evaluation=after,
+        output=output_of.output if output_of else None,
+        error=error,
+    )
