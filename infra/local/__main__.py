@@ -10,6 +10,7 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from infra.local.demo import demo
 from infra.local.errors import StackError
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return asyncio.run(_until_signalled(parsed))
     except StackError as exc:
-        print(f"error: {exc}", file=sys.stderr)
+        _say(f"error: {exc}", sys.stderr)
         return 1
 
 
@@ -65,7 +66,7 @@ async def _until_signalled(parsed: argparse.Namespace) -> int:
 
 
 async def _up(port: int) -> int:
-    print("Starting the local stack ...", flush=True)
+    _say("Starting the local stack ...")
     async with Stack(StackOptions(api_port=port)) as stack:
         _print_addresses(stack)
         await stack.run(_for_ever())
@@ -73,7 +74,7 @@ async def _up(port: int) -> int:
 
 
 async def _demo(keep: bool) -> int:
-    print("Starting the local stack ...", flush=True)
+    _say("Starting the local stack ...")
     async with Stack(StackOptions()) as stack:
         code = await stack.run(demo(stack.info))
         if keep:
@@ -84,14 +85,17 @@ async def _demo(keep: bool) -> int:
 
 def _print_addresses(stack: Stack) -> None:
     info = stack.info
-    print(
+    _say(
         f"API and console: {info.api}/\n"
         f"API key:         {info.api_key}\n"
         f"Details:         {stack.folder.info}\n"
         f"Logs:            {stack.folder.logs}\n"
-        "Ctrl-C ends the stack.",
-        flush=True,
+        "Ctrl-C ends the stack."
     )
+
+
+def _say(text: str, stream: TextIO = sys.stdout) -> None:
+    print(text, file=stream, flush=True)
 
 
 async def _for_ever() -> None:

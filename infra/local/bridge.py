@@ -108,7 +108,7 @@ class Forwarder:
             self._slot_freed.clear()
             await self._slot_freed.wait()
         await self._endpoints.wait_for_one()
-        while (pause := self._backoff.remaining_seconds(time.monotonic())) > 0:
+        while (pause := self._backoff.remaining_seconds(time.monotonic())) > 0:  # noqa: ASYNC110 - known times
             await asyncio.sleep(pause)
 
     async def _pull(self) -> Sequence[ReceivedMessage]:
@@ -206,6 +206,7 @@ async def _run_until_signalled(plan: Plan) -> None:
 
 
 def main() -> None:
+    """Run the plan whose path is the first argument."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     asyncio.run(_run_until_signalled(Plan.load(Path(sys.argv[1]))))

@@ -46,6 +46,7 @@ class ByPort:
         self._targets = targets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
         _, port = scope["server"]
         await self._targets[port](scope, receive, send)
 

@@ -125,7 +125,9 @@ def docker_source() -> Source:
 def _output(command: list[str]) -> str:
     """What a command prints, or nothing when it fails or hangs."""
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+        result = subprocess.run(  # noqa: S603 - fixed commands, no shell
+            command, capture_output=True, text=True, timeout=COMMAND_SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return result.stdout.strip() if result.returncode == 0 else ""

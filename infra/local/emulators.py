@@ -9,8 +9,8 @@ stack is decided by `emulators_required()`: CI sets `EMPANEL_REQUIRE_EMULATORS=1
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,18 +49,6 @@ def emulators_required() -> bool:
     if value not in ("0", "1"):
         raise StackError(f"EMPANEL_REQUIRE_EMULATORS={value!r}: must be 0 or 1")
     return value == "1"
-
-
-@contextmanager
-def emulators_blocking(logs: Path) -> Iterator[EmulatorHosts]:
-    """The same as `emulators` for code without a running event loop, such as a session fixture."""
-    with asyncio.Runner() as runner:
-        context = emulators(logs)
-        hosts = runner.run(context.__aenter__())
-        try:
-            yield hosts
-        finally:
-            runner.run(context.__aexit__(None, None, None))
 
 
 @asynccontextmanager

@@ -54,7 +54,7 @@ class Endpoints:
         probe.add_done_callback(self._probes.discard)
 
     async def _probe(self, url: str) -> None:
-        while not await answers_ok(self._client, f"{url}/health"):
+        while not await answers_ok(self._client, f"{url}/health"):  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(PROBE_SECONDS)
         self._up[url] = None
         self._any_up.set()

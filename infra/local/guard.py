@@ -37,6 +37,7 @@ def signal_groups(groups: Iterable[int], signal_number: int) -> None:
 
 
 def main() -> None:
+    """Wait for the end of the supervisor, then end what it left."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     orphans = registered_at_the_end(sys.stdin)

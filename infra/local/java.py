@@ -25,7 +25,9 @@ def _wheel_java() -> str | None:
 def _runs(java: str) -> bool:
     """macOS has a `java` that only offers an installation: ask for the version to know."""
     try:
-        check = subprocess.run([java, "-version"], capture_output=True, timeout=CHECK_SECONDS)
+        check = subprocess.run(  # noqa: S603 - a found java, no shell
+            [java, "-version"], capture_output=True, timeout=CHECK_SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return check.returncode == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from infra.local.emulators import EmulatorHosts, emulators_required, start_emulators
 from infra.local.errors import EmulatorsUnavailable, StackError
+from infra.local.files import write_atomically
 from infra.local.model import KEY_VARIABLE, PROVIDER_TABLE, ModelServer, require_packages
 from infra.local.network import free_port, wait_until_ready
 from infra.local.options import StackOptions
@@ -74,7 +75,7 @@ async def start_model(children: Children, providers: Path) -> tuple[Child, Mappi
         "model", server.command(), child_environment(**{KEY_VARIABLE: server.key})
     )
     await wait_until_ready(child, server.health_url, MODEL_START_SECONDS)
-    providers.write_text(PROVIDER_TABLE)
+    write_atomically(providers, PROVIDER_TABLE)
     return child, {
         "OPENAI_BASE_URL": server.base_url,
         "OPENAI_API_KEY": server.key,

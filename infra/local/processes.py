@@ -46,7 +46,7 @@ class Child:
 
         Polls, because the alternatives are a thread per child or Linux only.
         """
-        while (exit_code := self.exit_code) is None:
+        while (exit_code := self.exit_code) is None:  # noqa: ASYNC110 - see above
             await asyncio.sleep(POLL_SECONDS)
         return exit_code
 
@@ -90,7 +90,7 @@ class Children:
 
     async def __aenter__(self) -> Self:
         self._logs.mkdir(parents=True, exist_ok=True)
-        self._guard = subprocess.Popen(
+        self._guard = subprocess.Popen(  # noqa: ASYNC220, S603 - returns at once; our own file
             [sys.executable, "-S", "-E", guard.__file__],
             stdin=subprocess.PIPE,
             bufsize=0,
@@ -119,7 +119,7 @@ class Children:
         """
         log = self._logs / f"{name}.log"
         with log.open("ab") as output:
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # noqa: S603 - the stack's own commands, no shell
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

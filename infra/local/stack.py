@@ -70,6 +70,7 @@ class Stack:
         self._backend: Backend | None = None
         self._functions: Functions | None = None
         self._watched: list[Child] = []
+        self._failure_told = False
 
     async def __aenter__(self) -> Self:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -86,7 +87,7 @@ class Stack:
     ) -> None:
         await self._parts.__aexit__(exc_type, exc, traceback)
         failure = self._failed.exception() if self._failed.done() else None
-        if failure is not None and exc is None:
+        if failure is not None and exc is None and not self._failure_told:
             raise failure
 
     @property
@@ -125,6 +126,7 @@ class Stack:
             either: set[asyncio.Future[Any]] = {task, self._failed}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
+                self._failure_told = True
                 self._failed.result()
             return await task
         finally:

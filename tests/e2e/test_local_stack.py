@@ -3,10 +3,9 @@
 import asyncio
 import json
 import os
-import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +16,8 @@ import pytest
 from google.auth import jwt
 from google.pubsub_v1.types import PubsubMessage, PushConfig, Subscription
 
-from infra.local.emulators import EmulatorHosts, emulators_blocking, emulators_required
-from infra.local.errors import AlreadyRunning, EmulatorsUnavailable, ProcessFailed
+from infra.local.emulators import EmulatorHosts
+from infra.local.errors import AlreadyRunning, ProcessFailed
 from infra.local.info import StackInfo
 from infra.local.keys import key_hash
 from infra.local.options import StackOptions
@@ -34,25 +33,14 @@ from infra.local.stack import Stack
 FUNCTION = Path(__file__).with_name("local_function.py")
 
 
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorHosts]:
-    try:
-        with emulators_blocking(tmp_path_factory.mktemp("emulators")) as running:
-            yield running
-    except EmulatorsUnavailable as exc:
-        if emulators_required():
-            raise
-        pytest.skip(str(exc))
-
-
 @pytest.fixture
-def options(hosts: EmulatorHosts, tmp_path: Path) -> StackOptions:
+def options(emulator_hosts: EmulatorHosts, project: str, tmp_path: Path) -> StackOptions:
     return StackOptions(
         folder=tmp_path / ".local",
-        project=f"stack-{secrets.token_hex(4)}",
+        project=project,
         model=False,
         embedded=False,
-        emulators=hosts,
+        emulators=emulator_hosts,
         serving=(sys.executable, str(FUNCTION)),
     )
 
@@ -70,7 +58,7 @@ class Probe:
 
     async def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         async with asyncio.timeout(30):
-            while not condition(facts := await self.facts()):
+            while not condition(facts := await self.facts()):  # noqa: ASYNC110 - over HTTP
                 await asyncio.sleep(0.02)
         return facts
 
@@ -102,7 +90,7 @@ async def test_a_message_reaches_its_function_as_a_push_delivery(options: StackO
     async with Stack(options) as stack, _probe(stack.info.functions["evaluate"]) as probe:
         await _publish(stack.info, kind="seat")
         facts = await probe.until(lambda facts: _received(facts, 1))
-        certificates = json.loads(Path(facts["environment"]["EMPANEL_PUSH_CERTS"]).read_text())
+        certificates = json.loads(stack.folder.certificates.read_text())
     (delivery,) = facts["seen"]
     token = delivery["headers"]["authorization"].removeprefix("Bearer ")
     audience = facts["environment"]["EMPANEL_PUSH_AUDIENCE"]
@@ -242,9 +230,9 @@ async def test_two_stacks_do_not_share_a_checkout(options: StackOptions) -> None
 
 async def test_the_end_of_a_part_with_data_is_the_end_of_the_stack(options: StackOptions) -> None:
     """When the bucket's server dies, the work is cancelled and the error names the part."""
-    with pytest.raises(ProcessFailed, match="storage ended"):
-        async with Stack(options) as stack:
-            os.kill(stack.info.parts["storage"], signal.SIGKILL)
+    async with Stack(options) as stack:
+        os.kill(stack.info.parts["storage"], signal.SIGKILL)
+        with pytest.raises(ProcessFailed, match="storage ended"):
             await stack.run(asyncio.Event().wait())
     assert not stack.folder.info.exists()
 

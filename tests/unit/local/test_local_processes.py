@@ -52,7 +52,7 @@ def _alive(pid: int) -> bool:
 
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(15):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - other processes set no event
             await asyncio.sleep(0.02)
 
 
@@ -86,7 +86,7 @@ async def test_the_helpers_of_a_child_end_with_it(tmp_path: Path) -> None:
 
 async def test_a_killed_supervisor_leaves_no_child(tmp_path: Path) -> None:
     """After kill -9 of the supervisor, the guard ends what it had started."""
-    supervisor = subprocess.Popen(
+    supervisor = subprocess.Popen(  # noqa: ASYNC220 - returns at once
         [sys.executable, "-c", SUPERVISOR, str(tmp_path)],
         stdout=subprocess.PIPE,
         cwd=CHECKOUT,
