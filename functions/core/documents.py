@@ -4,7 +4,7 @@ A field that is None is absent from the document, so timers of finished work lea
 """
 
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -56,7 +56,7 @@ def incident_path(incident: str) -> str:
 
 def to_document(record: Record) -> dict[str, Any]:
     """Return the document of a record: plain values, lists, maps and aware datetimes."""
-    return {name: _plain(value) for name, value in asdict(record).items() if value is not None}
+    return _fields(record)
 
 
 def changes(before: R, after: R) -> dict[str, Any]:
@@ -99,6 +99,16 @@ def _adapter(kind: Hashable) -> TypeAdapter[Any]:
     return TypeAdapter(cast(Any, kind))
 
 
+def _fields(record: Any) -> dict[str, Any]:
+    values = ((name, getattr(record, name)) for name in _names(cast(Hashable, type(record))))
+    return {name: _plain(value) for name, value in values if value is not None}
+
+
+@cache
+def _names(kind: Hashable) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cast(Any, kind)))
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
@@ -106,4 +116,4 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    return value
+    return _fields(value) if hasattr(value, "__dataclass_fields__") else value
