@@ -6,7 +6,7 @@ from functions.core.errors import LedgerUnavailable, UnreadableRecord, WriteConf
 from functions.core.jobs import SCHEMA_VERSION, Attempt, Job
 from functions.core.leases import own_attempts
 from functions.core.ports import Create, Snapshot, Update, Write
-from functions.reuse import Seen
+from functions.looking import Seen
 from functions.services import Services
 
 TRIES = 20

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from functions.core.errors import UnreadableRecord
+from functions.core.identities import is_identity
 from functions.core.jobs import SCHEMA_VERSION, Job
 from functions.core.ports import Message
 from functions.services import Services
@@ -87,7 +88,7 @@ def decode(message: Message) -> SeatMessage:
 
 def _text(body: dict[str, object], name: str) -> str:
     value = body.get(name)
-    if not isinstance(value, str) or not value.replace("_", "").isalnum() or not value.isascii():
+    if not isinstance(value, str) or not is_identity(value):
         raise UnreadableRecord(f"the message's {name} is not an identity")
     return value
 

@@ -32,8 +32,9 @@ from functions.dispatch import SeatMessage, dispatch
 from functions.incidents import open_incident
 from functions.inputs import Question, read_question
 from functions.leasing import Granted, try_claim
+from functions.looking import Seen, peek
 from functions.purchase import buy
-from functions.reuse import Look, Seen, peek, settle_without_call, write_unheld
+from functions.reuse import Look, settle_without_call, write_unheld
 from functions.services import Services
 from functions.settlement import (
     close_if_ended,
@@ -73,7 +74,9 @@ async def evaluate(services: Services, message: SeatMessage, *, until: float) ->
         seen = await peek(services, message)
         if seen is None:
             return Delivery.UNKNOWN_SEAT
-        if seen.job.run != message.run:
+        if message.run > seen.job.run:
+            return Delivery.UNKNOWN_SEAT
+        if message.run < seen.job.run:
             return Delivery.ENDED
         delivery = await _pass(services, seen, until)
         if delivery is not None:
@@ -165,10 +168,10 @@ async def _claim_and_buy(
 ) -> Delivery | None:
     """Take a slot, then the lease, then call: no lease burns in a queue.
 
-    What the look already rules out opens no transaction.
+    What the look already rules out waits for no slot.
     """
     claimant = _claimant(services, seen)
-    expected = claim(seen.evaluation, closed=False, now=seen.now, claimant=claimant)
+    expected = claim(seen.evaluation, now=seen.now, claimant=claimant)
     if not isinstance(expected, Claimed):
         return await _not_granted(services, seen, expected, until)
     left_seconds = until - services.clock.monotonic()
@@ -180,7 +183,7 @@ async def _claim_and_buy(
             return await _publish_afresh(services, seen)
         if not await reserve_request(services, seen):
             return await _fail_budget_exhausted(services, seen)
-        claimed = await try_claim(services, claimant)
+        claimed = await try_claim(services, seen, claimant)
         if isinstance(claimed, Granted):
             settled = await buy(services, seen, claimed.lease, provider, question)
             return await _ended(services, seen.job) if settled else None
@@ -205,7 +208,6 @@ def _claimant(services: Services, seen: Seen) -> Claimant:
         run_at=job.run_at,
         max_attempts=job.policy.max_attempts,
         reuse_since=seen.reuse_since,
-        seen_token=seen.token,
     )
 
 
@@ -217,6 +219,7 @@ async def _not_granted(
         return await _fail_exhausted(services, seen, refused)
     if isinstance(refused, Held):
         wait_seconds = min(LOOK_SECONDS, (refused.until - seen.now).total_seconds())
+        wait_seconds *= 1 + services.jitter()  # those who met must not meet again
         return await _wait(services, seen, wait_seconds, refused.until, until)
     if isinstance(refused, NotDue):
         if refused.due_at >= seen.job.deadline_at:

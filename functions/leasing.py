@@ -1,11 +1,10 @@
-"""Lease I/O: claim in a transaction, renew while a call runs, write only as the holder.
+"""Lease I/O: claim what was seen, renew while a call runs, write only as the holder.
 
 All writes of a lease's owner go through `commit_as_holder`, which checks holder and token in the
 ledger and says whether it won. An ambiguous commit is resolved by reading back.
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -18,9 +17,20 @@ from functions.core.documents import (
 )
 from functions.core.errors import LedgerUnavailable, WriteConflict
 from functions.core.identities import shard_of
-from functions.core.jobs import Attempt, Evaluation
-from functions.core.leases import Claim, Claimant, Claimed, Held, claim, is_held_by
-from functions.core.ports import Create, Decision, Snapshot, Update, Write
+from functions.core.jobs import Attempt, Evaluation, Outcome
+from functions.core.leases import (
+    Claim,
+    Claimant,
+    Claimed,
+    Closed,
+    Held,
+    claim,
+    end_attempt,
+    is_held_by,
+    released,
+)
+from functions.core.ports import Create, Update, Write
+from functions.looking import Seen
 from functions.services import Services
 
 RESOLVE_TRIES = 5
@@ -53,55 +63,70 @@ class LeaseLost(Exception):
     """Raised beside a call when its lease can no longer be kept; it ends the call."""
 
 
-async def try_claim(services: Services, claimant: Claimant) -> Granted | Claim:
-    """Claim the evaluation for one attempt, written down in the same commit.
+async def try_claim(services: Services, seen: Seen, claimant: Claimant) -> Granted | Claim:
+    """Claim the evaluation as it was seen, for one attempt, written down in the same commit.
 
-    Returns `Granted` for a win, else why not; contention counts as `Held`: look again.
+    The commit holds only while the evaluation has the `update_time` of the look, so one of several
+    claimants wins and no lock outlives a process that dies. The terminal record is read after it: a
+    stop committed before that read lets no request start, a later one is found by the watcher
+    (`functions.stops`). Returns `Granted` for a win, else why not.
 
     Raises:
-        LedgerUnavailable: ownership is unknown after reading back; nothing may be sent.
+        LedgerUnavailable: it is unknown who holds the lease, or whether the run has ended; nothing
+            may be sent.
     """
-    paths = (
-        evaluation_path(claimant.work_key),
-        terminal_path(claimant.job, claimant.run),
-    )
-    try:
-        decision, committed = await services.ledger.transact(
-            paths, lambda snapshots: _decide(snapshots, claimant)
-        )
-    except WriteConflict:
-        return Held(until=services.clock.now() + timedelta(seconds=1))
-    except LedgerUnavailable:
-        return await _own_claim(services, claimant)
-    if not isinstance(decision, Claimed) or committed is None:
-        return decision
-    return _granted(decision.evaluation, decision.attempt, committed)
-
-
-def _decide(snapshots: Sequence[Snapshot], claimant: Claimant) -> Decision[Claim]:
-    found, terminal = snapshots
-    before = from_snapshot(Evaluation, found)
-    decision = claim(before, closed=terminal.exists, now=found.read_time, claimant=claimant)
+    now = max(seen.now, services.clock.now())  # the wait for a slot must not shorten the lease
+    decision = claim(seen.evaluation, now=now, claimant=claimant)
     if not isinstance(decision, Claimed):
-        return decision, ()
-    after = replace(decision.evaluation, shard=shard_of(claimant.work_key))
-    return replace(decision, evaluation=after), (_write(found, before, after),)
+        return decision
+    granted = await _commit_claim(services, seen, decision)
+    if granted is None:
+        return Held(until=seen.now)
+    [terminal] = await services.ledger.get(terminal_path(claimant.job, claimant.run))
+    if not terminal.exists:
+        return granted
+    await _give_back(services, granted.lease)
+    return Closed()
 
 
-def _write(found: Snapshot, before: Evaluation | None, after: Evaluation) -> Write:
-    if before is None:
-        return Create(path=found.path, data=to_document(after))
-    return Update(path=found.path, fields=changes(before, after))
+async def _commit_claim(services: Services, seen: Seen, claimed: Claimed) -> Granted | None:
+    """Write the claim; None when the evaluation has changed since the look."""
+    after = replace(claimed.evaluation, shard=shard_of(claimed.evaluation.work_key))
+    path = evaluation_path(after.work_key)
+    write: Write = Create(path=path, data=to_document(after))
+    if seen.evaluation is not None:
+        fields = changes(seen.evaluation, after)
+        write = Update(path=path, fields=fields, if_updated_at=seen.evaluation_update_time)
+    try:
+        committed = await services.ledger.commit(write)
+    except WriteConflict:
+        return None
+    except LedgerUnavailable:
+        return await _own_claim(services, after)
+    return _granted(after, claimed.attempt, committed)
 
 
-async def _own_claim(services: Services, claimant: Claimant) -> Granted | Claim:
+async def _own_claim(services: Services, mine: Evaluation) -> Granted | None:
     """Find out whether an ambiguous claim was applied: my random holder is on the lease, or not."""
-    [found] = await services.ledger.get(evaluation_path(claimant.work_key))
+    [found] = await services.ledger.get(evaluation_path(mine.work_key))
     state = from_snapshot(Evaluation, found)
-    if state is None or state.holder != claimant.holder or found.update_time is None:
-        return Held(until=found.read_time)
+    if state is None or state.holder != mine.holder or found.update_time is None:
+        return None
     attempt = next(a for a in state.attempts if a.token == state.token)
     return _granted(state, attempt, found.update_time)
+
+
+async def _give_back(services: Services, lease: Lease) -> None:
+    """End a claim whose run turned out to be over; its request was never sent."""
+    ended = replace(
+        lease.attempt,
+        outcome=Outcome.CANCELED,
+        ended_at=services.clock.now(),
+        sent=False,
+        code="canceled",
+        message="the run had ended before the request was sent",
+    )
+    await commit_as_holder(services, lease, released(end_attempt(lease.evaluation, ended)))
 
 
 def _granted(state: Evaluation, attempt: Attempt, committed: datetime) -> Granted:

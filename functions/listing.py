@@ -15,7 +15,7 @@ from itertools import islice
 
 from functions.core.documents import from_document
 from functions.core.errors import EmpanelError
-from functions.core.identities import SHARDS
+from functions.core.identities import SHARDS, is_identity
 from functions.core.jobs import Job
 from functions.core.ports import Query
 from functions.services import Services
@@ -99,8 +99,9 @@ def _decode(cursor: str) -> tuple[datetime, str]:
         padded = cursor + "=" * (-len(cursor) % 4)
         moment, job = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         parsed = datetime.fromisoformat(moment)
-    except (binascii.Error, ValueError, TypeError, RecursionError) as exc:
+        in_utc = parsed.astimezone(UTC)  # a time without a zone is refused below
+    except (binascii.Error, ValueError, TypeError, OverflowError, RecursionError) as exc:
         raise BadCursor("the cursor is not one that a list answered") from exc
-    if parsed.tzinfo is None or not isinstance(job, str) or not job.replace("_", "").isalnum():
+    if parsed.tzinfo is None or not isinstance(job, str) or not is_identity(job):
         raise BadCursor("the cursor is not one that a list answered")
-    return parsed, job
+    return in_utc, job

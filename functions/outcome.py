@@ -22,8 +22,8 @@ from functions.core.leases import INTERRUPTED, attempts_since, end_attempt, rele
 from functions.core.retries import RetryDecision, decide, is_retryable
 from functions.core.verdicts import CallFailure, ProviderAnswer
 from functions.leasing import Lease, commit_as_holder
+from functions.looking import Seen
 from functions.outputs import StoredAnswer
-from functions.reuse import Seen
 from functions.services import Services
 from functions.settlement import seat_record, settle_as_holder
 
@@ -51,12 +51,13 @@ Result = Bought | NotStored | CallFailure | Cut
 
 async def record(services: Services, seen: Seen, lease: Lease, result: Result) -> bool:
     """Write the end of the attempt, as the holder; say whether the seat has its record now."""
+    settled = False
     if isinstance(result, Bought):
         settled = await _record_success(services, seen, lease, result)
     elif isinstance(result, Cut):
-        settled = await _record_cut(services, seen, lease, result)
+        await _record_cut(services, lease, result)
     elif isinstance(result, NotStored):
-        settled = await _record_not_stored(services, lease, result)
+        await _record_not_stored(services, lease, result)
     else:
         settled = await _record_failure(services, seen, lease, result)
     telemetry.event(
@@ -135,10 +136,14 @@ def _seat_error(failure: CallFailure, decision: RetryDecision) -> SeatError:
     )
 
 
-async def _record_cut(services: Services, seen: Seen, lease: Lease, cut: Cut) -> bool:
-    """Write an attempt that was cut: a shutdown hands the evaluation on, a stop ends the seat."""
+async def _record_cut(services: Services, lease: Lease, cut: Cut) -> None:
+    """Write an attempt that was cut, and let go of the lease.
+
+    The seat gets no record here: after a shutdown it goes on elsewhere, and when its run was
+    stopped or ran into its deadline, the next look finds that and ends the seat as the run ended.
+    """
     if cut.code == LEASE_LOST:
-        return False
+        return
     now = services.clock.now()
     ended = replace(
         lease.attempt,
@@ -149,16 +154,11 @@ async def _record_cut(services: Services, seen: Seen, lease: Lease, cut: Cut) ->
     )
     after = released(end_attempt(lease.evaluation, ended))
     if cut.code == INTERRUPTED:
-        handed_on = replace(after, wake_at=now, wake=lease.evaluation.wake)
-        await commit_as_holder(services, lease, handed_on)
-        return False
-    state = SeatState.EXPIRED if cut.code == "deadline_exceeded" else SeatState.CANCELED
-    error = SeatError(code=cut.code, message="the run was stopped", retryable=True)
-    record = _seat_end(services, seen, after, state, error=error)
-    return await settle_as_holder(services, seen.job, lease, after, record)
+        after = replace(after, wake_at=now, wake=lease.evaluation.wake)
+    await commit_as_holder(services, lease, after)
 
 
-async def _record_not_stored(services: Services, lease: Lease, result: NotStored) -> bool:
+async def _record_not_stored(services: Services, lease: Lease, result: NotStored) -> None:
     now = services.clock.now()
     ended = replace(
         lease.attempt,
@@ -173,7 +173,6 @@ async def _record_not_stored(services: Services, lease: Lease, result: NotStored
     due_at = now + timedelta(seconds=REPAIR_HEAD_START_SECONDS)
     after = released(end_attempt(lease.evaluation, ended), due_at=due_at)
     await commit_as_holder(services, lease, after)
-    return False
 
 
 def _due_at(now: datetime, failure: CallFailure, decision: RetryDecision) -> datetime | None:

@@ -17,9 +17,9 @@ from functions.core.verdicts import CallFailure, ProviderAnswer, read_answer
 from functions.inflight import Call
 from functions.inputs import Question
 from functions.leasing import Lease
+from functions.looking import Seen
 from functions.outcome import Bought, NotStored, Result, record
 from functions.outputs import encode_answer, store_answer
-from functions.reuse import Seen
 from functions.services import Services
 from functions.settlement import mark_running
 

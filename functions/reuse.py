@@ -1,81 +1,25 @@
 """What can be had without a call: a stored output, or an orphan object nobody settled."""
 
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 from enum import Enum, auto
 
 from functions import telemetry
 from functions.core.documents import (
     changes,
     evaluation_path,
-    from_snapshot,
-    job_path,
 )
 from functions.core.errors import UnreadableRecord, WriteConflict
 from functions.core.identities import output_object
-from functions.core.jobs import Evaluation, Job, Outcome, SeatState
+from functions.core.jobs import Evaluation, Outcome, SeatState
 from functions.core.leases import bury, end_attempt, has_output_since, holds_output, is_live
 from functions.core.leases import released as without_holder
 from functions.core.ports import Update
-from functions.dispatch import SeatMessage
 from functions.incidents import open_incident
+from functions.looking import Seen
 from functions.outputs import StoredAnswer, find_answer, output_exists
 from functions.services import Services
 from functions.settlement import seat_record, settle_seat
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
-    """One look at a delivery's job and evaluation; `now` is the server's read time."""
-
-    job: Job
-    job_update_time: datetime
-    evaluation: Evaluation | None
-    evaluation_update_time: datetime | None
-    index: int
-    now: datetime
-    reuse_since: datetime
-
-    @property
-    def token(self) -> int:
-        """How often the evaluation had been claimed at this look."""
-        return self.evaluation.token if self.evaluation else 0
-
-
-async def peek(services: Services, message: SeatMessage) -> Seen | None:
-    """Read job and evaluation in one round trip; None when there is no such seat.
-
-    Raises:
-        UnreadableRecord: a document cannot be read.
-        LedgerUnavailable: no answer.
-    """
-    found, evaluation = await services.ledger.get(
-        job_path(message.job), evaluation_path(message.work_key)
-    )
-    services.clock.observe(evaluation.read_time)
-    job = from_snapshot(Job, found)
-    if job is None or found.update_time is None or not _has_seat(job, message):
-        return None
-    return Seen(
-        job=job,
-        job_update_time=found.update_time,
-        evaluation=from_snapshot(Evaluation, evaluation),
-        evaluation_update_time=evaluation.update_time,
-        index=message.seat,
-        now=evaluation.read_time,
-        reuse_since=_reuse_since(services, job, evaluation.read_time),
-    )
-
-
-def _has_seat(job: Job, message: SeatMessage) -> bool:
-    return message.seat < len(job.seats) and job.seats[message.seat].work_key == message.work_key
-
-
-def _reuse_since(services: Services, job: Job, now: datetime) -> datetime:
-    """Outputs older than half their retention could be gone before the job's own are."""
-    if not job.policy.reuse:
-        return job.run_at
-    return now - timedelta(days=services.settings.retention_days / 2)
 
 
 class Look(Enum):

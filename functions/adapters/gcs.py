@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
 from google.auth.credentials import AnonymousCredentials
@@ -23,7 +23,9 @@ from requests.adapters import HTTPAdapter
 
 from functions.adapters.values import check_object_size
 from functions.core.errors import ObjectMissing, ObjectsUnavailable
-from functions.core.ports import StoredObject, T
+from functions.core.ports import StoredObject
+
+T = TypeVar("T")
 
 _THREADS = 32
 _CONNECT_SECONDS = 3.0

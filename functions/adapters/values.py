@@ -71,18 +71,6 @@ def check_document_path(path: str) -> str:
     return path
 
 
-def check_locked_paths(paths: Sequence[str]) -> None:
-    """Refuse a transaction that would read nothing, or what is no document.
-
-    Raises:
-        ValueError: no path, or a path that is no document's.
-    """
-    if not paths:
-        raise ValueError("a transaction reads at least one document")
-    for path in paths:
-        check_document_path(path)
-
-
 def check_query(query: Query) -> None:
     """Refuse what Firestore cannot answer from one index, or what would need a guess.
 

@@ -7,6 +7,7 @@ by code point (no Unicode normalisation).
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,18 @@ from typing import Any
 import rfc8785
 
 SHARDS = 4
+MAX_IDENTITY_CHARACTERS = 128
+
+_IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*")
+
+
+def is_identity(text: object) -> bool:
+    """Whether `text` can name a job or an evaluation: no path, nothing that Firestore reserves."""
+    return (
+        isinstance(text, str)
+        and len(text) <= MAX_IDENTITY_CHARACTERS
+        and _IDENTITY.fullmatch(text) is not None
+    )
 
 
 def canonical_json(value: Any) -> bytes:

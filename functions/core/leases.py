@@ -5,12 +5,13 @@
 
 A claim is granted when all clauses hold, in this order:
 
-1. the run has no terminal record                      else `Closed`
-2. there is no output the run may use                  else `Reusable`
-3. no live lease is held                               else `Held`
-4. nobody claimed since the caller looked for objects  else `Held` until now: look again
-5. the run may still spend an attempt                  else `Exhausted`
-6. no retry is due later                               else `NotDue`
+1. there is no output the run may use        else `Reusable`
+2. no live lease is held                     else `Held`
+3. the run may still spend an attempt        else `Exhausted`
+4. no retry is due later                     else `NotDue`
+
+and, in the ledger (`functions.leasing`): the evaluation is as it was seen, else `Held` until now;
+the run has no terminal record, else `Closed`.
 """
 
 from dataclasses import dataclass, replace
@@ -29,8 +30,7 @@ INTERRUPTED = "interrupted"
 class Claimant:
     """Who asks, for which seat, and under which limits.
 
-    `holder` is random and made outside the transaction. `seen_token` is the evaluation's token when
-    the caller looked for an orphan object. Outputs stored before `reuse_since` are not used.
+    `holder` is random. Outputs stored before `reuse_since` are not used.
     """
 
     job: str
@@ -44,7 +44,6 @@ class Claimant:
     run_at: datetime
     max_attempts: int
     reuse_since: datetime
-    seen_token: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,19 +92,13 @@ class Exhausted:
 Claim = Claimed | Reusable | Held | NotDue | Closed | Exhausted
 
 
-def claim(
-    evaluation: Evaluation | None, *, closed: bool, now: datetime, claimant: Claimant
-) -> Claim:
-    """Decide a claim at the server's time `now`; `closed` says a terminal record exists."""
-    if closed:
-        return Closed()
+def claim(evaluation: Evaluation | None, *, now: datetime, claimant: Claimant) -> Claim:
+    """Decide a claim on what was read at the server's time `now`."""
     state = evaluation or Evaluation(tenant=claimant.tenant, work_key=claimant.work_key)
     if has_output_since(state, claimant.reuse_since):
         return Reusable(evaluation=state)
     if state.lease_until is not None and is_live(state, now):
         return Held(until=state.lease_until)
-    if state.token != claimant.seen_token:
-        return Held(until=now)
     if (error := exhausted(state, claimant.run_at, claimant.max_attempts)) is not None:
         return Exhausted(evaluation=state, error=error)
     if state.due_at is not None and state.due_at > now:

@@ -5,15 +5,14 @@ Each port has an in-memory adapter and a real one, and one contract suite that b
 jobs and leases stay in the steps, so that they are written once for every adapter.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
 
-T = TypeVar("T")
 Fields = Mapping[str, Any]
 
 
@@ -71,7 +70,6 @@ class Update:
 
 
 Write = Create | Update
-Decision = tuple[T, Sequence[Write]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,20 +109,6 @@ class Ledger(Protocol):
             WriteConflict: a precondition did not hold.
             LedgerUnavailable: the writes may or may not have been applied.
             ValueError: the writes break a rule of the store; nothing was applied.
-        """
-        ...
-
-    async def transact(
-        self, paths: Sequence[str], decide: Callable[[Sequence[Snapshot]], Decision[T]]
-    ) -> tuple[T, datetime | None]:
-        """Read `paths` under locks, apply what `decide` returns, and return its value.
-
-        The second value is the commit's time, None when nothing was written. `decide` is pure and
-        may be called once only; it is never run again.
-
-        Raises:
-            WriteConflict: another transaction had the locks, or won.
-            LedgerUnavailable: the writes may or may not have been applied.
         """
         ...
 

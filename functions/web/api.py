@@ -1,12 +1,14 @@
 """The `api` target: submit, read and list jobs. Everything stays inside the caller's tenant."""
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from functions.acceptance import IdempotencyConflict, accept, find
 from functions.cancellation import cancel
+from functions.core.identities import is_identity, window_of
 from functions.core.jobs import Job, JobState
 from functions.listing import BadCursor, JobFilter, list_jobs
 from functions.reports import build_report
@@ -108,7 +110,7 @@ async def read_jobs(application: Application, request: Request) -> Response:
     _only(query, LIST_PARAMETERS)
     wanted = JobFilter(
         state=_state(query.get("state")),
-        window=query.get("window"),
+        window=_window(query.get("window")),
         owner=query.get("owner"),
         label=_label(query.get("label")),
     )
@@ -134,7 +136,7 @@ async def _job(application: Application, request: Request) -> Job:
     """
     caller = await application.keys.caller(request)
     identity = request.path_params["job"]
-    known = identity.isascii() and identity.replace("_", "").isalnum() and len(identity) <= 128
+    known = is_identity(identity)
     job = await find(application.services, caller.tenant, identity) if known else None
     if job is None:
         raise problems.not_found("there is no such job")
@@ -165,6 +167,16 @@ def _state(text: str | None) -> str | None:
     if text is not None and text not in set(JobState):
         states = ", ".join(JobState)
         raise problems.bad_request(f"the query parameter 'state' must be one of {states}")
+    return text
+
+
+def _window(text: str | None) -> str | None:
+    try:
+        known = text is None or window_of(datetime.fromisoformat(f"{text}:00+00:00")) == text
+    except ValueError:
+        known = False
+    if not known:
+        raise problems.bad_request("the query parameter 'window' must be an hour: 2026-11-29T12")
     return text
 
 

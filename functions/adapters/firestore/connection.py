@@ -18,7 +18,6 @@ from google.cloud.firestore_v1.types import (
     BatchGetDocumentsResponse,
     CommitRequest,
     CommitResponse,
-    RollbackRequest,
     RunAggregationQueryRequest,
     RunAggregationQueryResponse,
     RunQueryRequest,
@@ -70,12 +69,6 @@ class Connection:
         """Commit once."""
         response = await self._client().commit(request=request, **self._options)
         return CommitResponse.pb(response)
-
-    async def rollback(self, transaction: bytes, timeout_seconds: float) -> None:
-        """End a transaction without writes."""
-        request = RollbackRequest(database=self.database, transaction=transaction)
-        options = {**self._options, "timeout": timeout_seconds}
-        await self._client().rollback(request=request, **options)
 
     async def batch_get(self, request: BatchGetDocumentsRequest) -> AsyncIterator[Any]:
         """Read documents; the answers come in any order."""

@@ -33,14 +33,12 @@ class BatchGet:
     """What a batch get has told so far; it stays readable when the stream breaks."""
 
     def __init__(self, root: str) -> None:
-        self.transaction = b""
         self._root = root
         self._snapshots: dict[str, Snapshot] = {}
 
     async def receive(self, answers: AsyncIterator[Any]) -> None:
         """Take in the whole stream."""
         async for answer in answers:
-            self.transaction = answer.transaction or self.transaction
             match answer.WhichOneof("result"):
                 case "found":
                     self._add(_snapshot(self._root, answer.found, answer.read_time))

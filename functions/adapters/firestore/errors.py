@@ -3,12 +3,11 @@
     AlreadyExists                               WriteConflict      a create found the document
     NotFound, with an update                    WriteConflict      the document to update is gone
     FailedPrecondition, with `if_updated_at`    WriteConflict      another `update_time`
-    Aborted                                     WriteConflict      lock contention; nothing applied
-    InvalidArgument                             ValueError         unless it is about a transaction
+    InvalidArgument                             ValueError         the request is malformed
     everything else                             LedgerUnavailable  with the server's text
 
-The rest is never an empty result: a missing index (FailedPrecondition), a missing permission, a
-transaction that has ended (InvalidArgument; it may have been committed by a lost answer), quota.
+The rest is never an empty result: a missing index (FailedPrecondition), a missing permission,
+quota. Aborted (lock contention) belongs there: it says nothing about what a create would find.
 Source: google/rpc/code.proto and the emulator's answers (`tests/contract`).
 """
 
@@ -16,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from google.api_core.exceptions import (
-    Aborted,
     AlreadyExists,
     FailedPrecondition,
     GoogleAPICallError,
@@ -31,7 +29,7 @@ from functions.core.ports import Update, Write
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Translate the errors of a read outside a transaction.
+    """Translate the errors of a read.
 
     Raises:
         LedgerUnavailable: no certain answer.
@@ -46,7 +44,7 @@ def reading() -> Iterator[None]:
 
 @contextmanager
 def committing(writes: Sequence[Write]) -> Iterator[None]:
-    """Translate the errors of a commit of `writes`, or of a read that takes locks.
+    """Translate the errors of a commit of `writes`.
 
     Raises:
         WriteConflict: nothing was applied.
@@ -65,14 +63,14 @@ def _translated(exc: GoogleAPICallError, writes: Sequence[Write]) -> Exception:
     text = f"Firestore: {exc}"
     if _is_conflict(exc, writes):
         return WriteConflict(text)
-    if isinstance(exc, InvalidArgument) and "transaction" not in text.lower():
+    if isinstance(exc, InvalidArgument):
         return ValueError(text)
     return LedgerUnavailable(text)
 
 
 def _is_conflict(exc: GoogleAPICallError, writes: Sequence[Write]) -> bool:
     match exc:
-        case AlreadyExists() | Aborted():
+        case AlreadyExists():
             return True
         case NotFound():  # a database that does not exist is NotFound as well
             return any(isinstance(w, Update) for w in writes) and "does not exist for" not in str(

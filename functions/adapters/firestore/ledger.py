@@ -1,11 +1,10 @@
-"""The ledger on Firestore: one RPC per method (a transaction: two), no retries, server time.
+"""The ledger on Firestore: one RPC per method, no retries, no locks held, server time.
 
 The client library's own retry of a commit is off everywhere: after UNAVAILABLE it can meet its own
 write and report a conflict, or apply an increment twice. Callers resolve `LedgerUnavailable` by
 reading back.
 """
 
-from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from functions.adapters.firestore.connection import Connection
@@ -18,22 +17,19 @@ from functions.adapters.firestore.requests import (
     count_request,
     query_request,
 )
-from functions.adapters.firestore.transactions import Transactions
 from functions.adapters.values import (
     check_document_path,
-    check_locked_paths,
     check_query,
     check_writes,
 )
-from functions.core.ports import Clock, Decision, Query, Snapshot, T, Write
+from functions.core.ports import Clock, Query, Snapshot, Write
 
 
 class FirestoreLedger:
     """A `Ledger` on a Firestore database in Native mode.
 
     The connection is made at the first call, for the running event loop. `clock` observes each
-    server time that arrives. Every RPC ends within `timeout_seconds`, as does a cancelled
-    transaction.
+    server time that arrives. Every RPC ends within `timeout_seconds`.
     """
 
     def __init__(
@@ -46,7 +42,6 @@ class FirestoreLedger:
         timeout_seconds: float = 10.0,
     ) -> None:
         self._connection = Connection(project, database, emulator_host, timeout_seconds)
-        self._transactions = Transactions(self._connection)
         self._clock = clock
 
     async def get(self, *paths: str) -> list[Snapshot]:
@@ -59,7 +54,7 @@ class FirestoreLedger:
             check_document_path(path)
         if not paths:
             return []
-        request = batch_get_request(self._connection.database, dict.fromkeys(paths), locking=False)
+        request = batch_get_request(self._connection.database, dict.fromkeys(paths))
         answer = BatchGet(self._connection.root)
         with reading():
             await answer.receive(self._connection.batch_get(request))
@@ -73,32 +68,13 @@ class FirestoreLedger:
             LedgerUnavailable: the writes may or may not have been applied.
             ValueError: a document breaks Firestore's rules; nothing was applied.
         """
-        return await self._commit(writes, b"")
-
-    async def transact(
-        self, paths: Sequence[str], decide: Callable[[Sequence[Snapshot]], Decision[T]]
-    ) -> tuple[T, datetime | None]:
-        """Read under locks, decide, and commit; whatever else happens, roll back.
-
-        A cancelled call goes on until the server has been told: a transaction that nobody ends
-        holds its locks for a minute.
-
-        Raises:
-            WriteConflict: another transaction had the locks, or won.
-            LedgerUnavailable: the writes may or may not have been applied.
-            ValueError: a document breaks Firestore's rules; nothing was applied.
-        """
-        check_locked_paths(paths)
-        read = await self._transactions.begin(paths)
-        try:
-            value, writes = decide(self._observed(read.in_order(paths)))
-            if writes:
-                return value, await self._commit(writes, read.transaction)
-        except BaseException:
-            await self._transactions.roll_back(read.transaction)
-            raise
-        await self._transactions.roll_back(read.transaction)
-        return value, None
+        check_writes(writes)
+        request = commit_request(self._connection.database, writes)
+        with committing(writes):
+            response = await self._connection.commit(request)
+        commit_time = decode_time(response.commit_time)
+        self._observe(commit_time)
+        return commit_time
 
     async def query(self, query: Query) -> list[Snapshot]:
         """Return the documents that match, at most `limit`.
@@ -126,18 +102,8 @@ class FirestoreLedger:
             return await counted(self._connection.run_aggregation(request))
 
     async def aclose(self) -> None:
-        """Wait for transactions that are being rolled back, then close the connection."""
-        await self._transactions.wait()
+        """Close the connection; calls in flight must have ended."""
         await self._connection.aclose()
-
-    async def _commit(self, writes: Sequence[Write], transaction: bytes) -> datetime:
-        check_writes(writes)
-        request = commit_request(self._connection.database, writes, transaction)
-        with committing(writes):
-            response = await self._connection.commit(request)
-        commit_time = decode_time(response.commit_time)
-        self._observe(commit_time)
-        return commit_time
 
     def _observed(self, snapshots: list[Snapshot]) -> list[Snapshot]:
         for snapshot in snapshots[:1]:

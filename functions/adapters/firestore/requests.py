@@ -32,23 +32,19 @@ _ID_FIELD = "__name__"
 _REQUEST_TIME = DocumentTransform.FieldTransform.ServerValue.REQUEST_TIME
 
 
-def commit_request(database: str, writes: Sequence[Write], transaction: bytes) -> CommitRequest:
-    """Return one commit of all writes; `transaction` is empty for a commit of its own."""
-    message = CommitRequest.pb()(database=database, transaction=transaction)
+def commit_request(database: str, writes: Sequence[Write]) -> CommitRequest:
+    """Return one commit of all writes."""
+    message = CommitRequest.pb()(database=database)
     for write in writes:
         _fill_write(message.writes.add(), f"{database}/documents", write)
     return _wrapped(CommitRequest, message)
 
 
-def batch_get_request(
-    database: str, paths: Iterable[str], *, locking: bool
-) -> BatchGetDocumentsRequest:
-    """Return a read of documents; `locking` starts a read-write transaction with it."""
+def batch_get_request(database: str, paths: Iterable[str]) -> BatchGetDocumentsRequest:
+    """Return a read of documents."""
     message = BatchGetDocumentsRequest.pb()(
         database=database, documents=[f"{database}/documents/{path}" for path in paths]
     )
-    if locking:
-        message.new_transaction.read_write.SetInParent()
     return _wrapped(BatchGetDocumentsRequest, message)
 
 

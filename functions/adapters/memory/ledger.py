@@ -6,7 +6,7 @@ and a cancelled call has applied nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,6 @@ from typing import Any
 from functions.adapters.memory.queries import matching_paths, sort_key
 from functions.adapters.values import (
     check_document_path,
-    check_locked_paths,
     check_query,
     check_size,
     check_writes,
@@ -25,11 +24,9 @@ from functions.core.errors import WriteConflict
 from functions.core.ports import (
     Clock,
     Create,
-    Decision,
     Query,
     Sentinel,
     Snapshot,
-    T,
     Update,
     Write,
 )
@@ -69,20 +66,6 @@ class MemoryLedger:
         """
         await asyncio.sleep(0)
         return self._apply(writes)
-
-    async def transact(
-        self, paths: Sequence[str], decide: Callable[[Sequence[Snapshot]], Decision[T]]
-    ) -> tuple[T, datetime | None]:
-        """Read, decide and apply without interruption: the locks are never contended.
-
-        Raises:
-            WriteConflict: a precondition of a returned write did not hold.
-            ValueError: a document breaks Firestore's rules.
-        """
-        check_locked_paths(paths)
-        await asyncio.sleep(0)
-        value, writes = decide(self._read(paths))
-        return value, self._apply(writes) if writes else None
 
     async def query(self, query: Query) -> list[Snapshot]:
         """Return the documents that match, at most `limit`.

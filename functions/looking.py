@@ -1,0 +1,58 @@
+"""The look at the start of every pass: a delivery's job and evaluation, read in one round trip."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from functions.core.documents import evaluation_path, from_snapshot, job_path
+from functions.core.jobs import Evaluation, Job
+from functions.dispatch import SeatMessage
+from functions.services import Services
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """One look at a delivery's job and evaluation; `now` is the server's read time."""
+
+    job: Job
+    job_update_time: datetime
+    evaluation: Evaluation | None
+    evaluation_update_time: datetime | None
+    index: int
+    now: datetime
+    reuse_since: datetime
+
+
+async def peek(services: Services, message: SeatMessage) -> Seen | None:
+    """Read job and evaluation in one round trip; None when there is no such seat.
+
+    Raises:
+        UnreadableRecord: a document cannot be read.
+        LedgerUnavailable: no answer.
+    """
+    found, evaluation = await services.ledger.get(
+        job_path(message.job), evaluation_path(message.work_key)
+    )
+    services.clock.observe(evaluation.read_time)
+    job = from_snapshot(Job, found)
+    if job is None or found.update_time is None or not _has_seat(job, message):
+        return None
+    return Seen(
+        job=job,
+        job_update_time=found.update_time,
+        evaluation=from_snapshot(Evaluation, evaluation),
+        evaluation_update_time=evaluation.update_time,
+        index=message.seat,
+        now=evaluation.read_time,
+        reuse_since=_reuse_since(services, job, evaluation.read_time),
+    )
+
+
+def _has_seat(job: Job, message: SeatMessage) -> bool:
+    return message.seat < len(job.seats) and job.seats[message.seat].work_key == message.work_key
+
+
+def _reuse_since(services: Services, job: Job, now: datetime) -> datetime:
+    """Outputs older than half their retention could be gone before the job's own are."""
+    if not job.policy.reuse:
+        return job.run_at
+    return now - timedelta(days=services.settings.retention_days / 2)
