@@ -45,9 +45,7 @@ class Gate:
         ends = {writer, upstream_writer}
         self._writers |= ends
         try:
-            await asyncio.gather(
-                _pump(reader, upstream_writer), _pump(upstream_reader, writer)
-            )
+            await asyncio.gather(_pump(reader, upstream_writer), _pump(upstream_reader, writer))
         finally:
             self._writers -= ends
             for end in ends:

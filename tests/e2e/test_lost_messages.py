@@ -7,8 +7,6 @@ import pytest
 import pytest_asyncio
 
 from infra.local.emulators import EmulatorHosts
-from infra.local.pubsub import create_topics, open_channel, subscriber, subscription_path
-from infra.local.targets import EVALUATE
 from tests.e2e.gate import Gate
 from tests.e2e.records import Document
 from tests.e2e.site import Site, open_site, panel
@@ -50,24 +48,6 @@ async def test_jobs_accepted_while_the_publisher_fails_are_finished_by_repair(
     jobs = await site.ended(*ids, timeout_seconds=60)
     assert {job["state"] for job in jobs} == {"succeeded"}
     assert await site.requests("unsent-") == len(ids) * SEATS
-
-
-async def test_jobs_whose_messages_were_lost_after_the_publish_are_finished_by_repair(
-    site: Site,
-) -> None:
-    """Messages confirmed by the topic and then lost cost nothing but time."""
-    info = site.stack.info
-    assert info.pubsub is not None
-    async with open_channel(info.pubsub) as channel:
-        await subscriber(channel).delete_subscription(
-            subscription=subscription_path(info.project, EVALUATE.subscription)
-        )
-    ids = await asyncio.gather(*(site.accepted(panel(f"dropped-{n}")) for n in range(5)))
-    assert await site.requests("dropped-") == 0
-    await create_topics(info.pubsub, info.project)
-    jobs = await site.ended(*ids, timeout_seconds=60)
-    assert {job["state"] for job in jobs} == {"succeeded"}
-    assert await site.requests("dropped-") == len(ids) * SEATS
 
 
 async def _looked_at(site: Site, ids: Iterable[str]) -> list[Document]:

@@ -100,10 +100,10 @@ async def _submitted(site: Site, label: str, count: int) -> list[str]:
 async def _all_in_flight(site: Site, label: str, count: int) -> None:
     """Wait until the provider works on every seat of the jobs at the same time."""
     await site.stub.wait_for(
-        lambda stats: sum(
-            counts.in_flight for name, counts in stats.labels.items() if name.startswith(label)
+        lambda stats: (
+            sum(counts.in_flight for name, counts in stats.labels.items() if name.startswith(label))
+            == count * SEATS
         )
-        == count * SEATS
     )
 
 
