@@ -14,7 +14,7 @@ help:
 	@echo "make demo    run the jobs in examples/ on a local stack of their own (KEEP=1 keeps it up)"
 	@echo "make up      run the local stack until Ctrl-C (PORT=8080 chooses the API's port)"
 	@echo "make test    run all tests (ARGS= goes to pytest)"
-	@echo "make lint    check style, types and import rules"
+	@echo "make lint    check style, types, import rules, build file and infrastructure"
 	@echo "make setup   install what these need into $(VENV)/"
 
 setup: $(STAMP)
@@ -33,6 +33,7 @@ lint: $(STAMP)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.cloudbuild cloudbuild.yaml
 
 # Done again only when a lock file has changed.
 $(STAMP): $(LOCKS)

@@ -15,7 +15,7 @@ from functions.core.errors import LedgerUnavailable, ObjectsUnavailable
 from functions.core.ports import Provider
 from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
 from functions.inflight import Call, CallCut
-from functions.leasing import Lease, LeaseKeeper, LeaseLost
+from functions.leasing import RENEWAL_MARGIN_SECONDS, Lease, LeaseKeeper, LeaseLost
 from functions.services import Services
 
 T = TypeVar("T")
@@ -40,6 +40,11 @@ class KeptLease:
     def current(self) -> Lease:
         """The lease as last renewed."""
         return self._keeper.lease
+
+    @property
+    def safe(self) -> bool:
+        """Whether enough of the lease is left to send a request under it."""
+        return self._keeper.left_seconds > RENEWAL_MARGIN_SECONDS
 
     async def wait_lost(self) -> None:
         """Wait until the lease can no longer be kept.

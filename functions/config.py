@@ -7,6 +7,7 @@ from pathlib import Path
 from functions.core.errors import ConfigurationError
 
 PUSH_DEADLINE_SECONDS = 600  # the longest ack deadline of a Pub/Sub subscription
+SETTLING_SECONDS = 10  # what a handler keeps for looking, storing and settling beside a call
 TARGETS = ("api", "evaluate", "reconcile")
 
 
@@ -93,10 +94,12 @@ def require_callers(settings: Settings) -> None:
 
 def _check_time_chain(settings: Settings) -> None:
     """Provider deadline < handler deadline < push ack deadline, or two calls could overlap."""
-    if settings.provider_deadline_seconds >= settings.handler_deadline_seconds:
+    margin = settings.handler_deadline_seconds - settings.provider_deadline_seconds
+    if margin < SETTLING_SECONDS:
         raise ConfigurationError(
             f"EMPANEL_PROVIDER_DEADLINE_SECONDS={settings.provider_deadline_seconds:g} must be "
-            f"below EMPANEL_HANDLER_DEADLINE_SECONDS={settings.handler_deadline_seconds:g}"
+            f"at least {SETTLING_SECONDS} s below "
+            f"EMPANEL_HANDLER_DEADLINE_SECONDS={settings.handler_deadline_seconds:g}"
         )
     if settings.handler_deadline_seconds >= PUSH_DEADLINE_SECONDS:
         raise ConfigurationError(

@@ -81,6 +81,8 @@ async def evaluate(services: Services, message: SeatMessage, *, until: float) ->
         delivery = await _pass(services, seen, until)
         if delivery is not None:
             return delivery
+        if services.clock.monotonic() >= until:
+            return await _publish_afresh(services, seen)
 
 
 async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None:
@@ -88,8 +90,11 @@ async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None
     job = seen.job
     if job.state.is_terminal:
         return await _leave_stopped(services, seen)
+    if seen.ended:
+        return await _ended(services, job)
     if seen.now >= job.deadline_at:
-        await stop_run(services, job, JobState.EXPIRED, "the deadline passed")
+        if not await stop_run(services, job, JobState.EXPIRED, "the deadline passed"):
+            await services.slots.pause(services.clock, LOOK_SECONDS)
         return None
     left_seconds = (job.deadline_at - seen.now).total_seconds()
     if left_seconds <= LEAST_CALL_SECONDS:
@@ -181,9 +186,10 @@ async def _claim_and_buy(
     async with services.slots.provider(provider.name, patience) as free:
         if not free or services.inflight.closing:
             return await _publish_afresh(services, seen)
-        if not await reserve_request(services, seen):
-            return await _fail_budget_exhausted(services, seen)
-        claimed = await try_claim(services, seen, claimant)
+        async with services.slots.claiming():
+            if not await reserve_request(services, seen):
+                return await _fail_budget_exhausted(services, seen)
+            claimed = await try_claim(services, seen, claimant)
         if isinstance(claimed, Granted):
             settled = await buy(services, seen, claimed.lease, provider, question)
             return await _ended(services, seen.job) if settled else None

@@ -8,9 +8,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from functions import telemetry
 from functions.core.ports import Clock, Provider
+
+CLAIMS_AT_ONCE = 8
 
 
 class CallCut(Exception):
@@ -88,6 +92,12 @@ class InFlight:
         if watching is not None:
             watching.cancel()
             await asyncio.wait([watching])
+            if not watching.cancelled() and (error := watching.exception()) is not None:
+                telemetry.error("the watch for stops had ended", exc=error)
+
+    def works_for(self, job: str, run: int) -> bool:
+        """Whether a call of the run is in flight in this process."""
+        return any((call.job, call.run) == (job, run) for call in self.calls)
 
     def cut(self, job: str, run: int, code: str) -> int:
         """Cut the calls of one run; return how many."""
@@ -115,6 +125,7 @@ class Slots:
     ) -> None:
         self._providers = providers
         self._semaphores: dict[str, asyncio.Semaphore] = {}
+        self._claims = asyncio.Semaphore(CLAIMS_AT_ONCE)
         self._waiting_left = waiting
         self._closing = closing
 
@@ -140,20 +151,29 @@ class Slots:
             return await semaphore.acquire()
         acquiring = asyncio.ensure_future(semaphore.acquire())
         closing = asyncio.ensure_future(self._closing.wait())
-        both: set[asyncio.Future[Any]] = {acquiring, closing}
         taken = False
         try:
+            both: set[asyncio.Future[Any]] = {acquiring, closing}
             await asyncio.wait(
                 both, timeout=max(0.0, wait_seconds), return_when=asyncio.FIRST_COMPLETED
             )
             taken = acquiring.done()
         finally:
-            for future in both:
-                future.cancel()
-            await asyncio.wait(both)
-            if not taken and not acquiring.cancelled():
-                semaphore.release()  # it came between the decision and the cancellation
+            closing.cancel()
+            if not taken:
+                acquiring.cancel()
+                acquiring.add_done_callback(partial(_give_back, semaphore))
         return taken
+
+    @asynccontextmanager
+    async def claiming(self) -> AsyncIterator[None]:
+        """Hold one of the few places for claims in the block.
+
+        A burst of claims would queue before every answer that has to be stored, and an answer that
+        is not stored yet is lost when the process dies.
+        """
+        async with self._claims:
+            yield
 
     @asynccontextmanager
     async def waiting(self) -> AsyncIterator[bool]:
@@ -178,3 +198,9 @@ class Slots:
             for future in both:
                 future.cancel()
             await asyncio.wait(both)
+
+
+def _give_back(semaphore: asyncio.Semaphore, acquiring: "asyncio.Future[Any]") -> None:
+    """Release a slot that came after nobody waited for it any more."""
+    if not acquiring.cancelled() and acquiring.exception() is None:
+        semaphore.release()

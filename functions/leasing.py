@@ -194,7 +194,7 @@ class LeaseKeeper:
         while True:
             await self._services.clock.sleep(self._seconds / 3)
             while not await self._renew():
-                if self._left_seconds() <= RENEWAL_MARGIN_SECONDS:
+                if self.left_seconds <= RENEWAL_MARGIN_SECONDS:
                     raise LeaseLost(self.lease.path)
                 await self._services.clock.sleep(min(1.0, self._seconds / 10))
 
@@ -206,7 +206,7 @@ class LeaseKeeper:
         """
         until = self._services.clock.now() + timedelta(seconds=self._seconds)
         after = replace(self.lease.evaluation, lease_until=until, wake_at=until)
-        patience = max(0.1, self._left_seconds() - RENEWAL_MARGIN_SECONDS)
+        patience = max(0.1, self.left_seconds - RENEWAL_MARGIN_SECONDS)
         try:
             async with asyncio.timeout(patience):
                 renewed = await commit_as_holder(self._services, self.lease, after)
@@ -217,6 +217,8 @@ class LeaseKeeper:
         self.lease = renewed
         return True
 
-    def _left_seconds(self) -> float:
+    @property
+    def left_seconds(self) -> float:
+        """How long the lease still holds, by the server's clock as estimated here."""
         until = self.lease.evaluation.lease_until or self._services.clock.now()
         return (until - self._services.clock.now()).total_seconds()

@@ -1,9 +1,9 @@
-"""The look at the start of every pass: a delivery's job and evaluation, read in one round trip."""
+"""The look at the start of every pass: job, evaluation and seat record, in one round trip."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from functions.core.documents import evaluation_path, from_snapshot, job_path
+from functions.core.documents import evaluation_path, from_snapshot, job_path, seat_path
 from functions.core.jobs import Evaluation, Job
 from functions.dispatch import SeatMessage
 from functions.services import Services
@@ -11,26 +11,32 @@ from functions.services import Services
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """One look at a delivery's job and evaluation; `now` is the server's read time."""
+    """One look at a delivery's job, evaluation and seat; `now` is the server's read time.
+
+    `ended` says that the seat has its record in this run.
+    """
 
     job: Job
     job_update_time: datetime
     evaluation: Evaluation | None
     evaluation_update_time: datetime | None
     index: int
+    ended: bool
     now: datetime
     reuse_since: datetime
 
 
 async def peek(services: Services, message: SeatMessage) -> Seen | None:
-    """Read job and evaluation in one round trip; None when there is no such seat.
+    """Read job, evaluation and seat record in one round trip; None when there is no such seat.
 
     Raises:
         UnreadableRecord: a document cannot be read.
         LedgerUnavailable: no answer.
     """
-    found, evaluation = await services.ledger.get(
-        job_path(message.job), evaluation_path(message.work_key)
+    found, evaluation, seat = await services.ledger.get(
+        job_path(message.job),
+        evaluation_path(message.work_key),
+        seat_path(message.job, message.run, message.seat),
     )
     services.clock.observe(evaluation.read_time)
     job = from_snapshot(Job, found)
@@ -42,6 +48,7 @@ async def peek(services: Services, message: SeatMessage) -> Seen | None:
         evaluation=from_snapshot(Evaluation, evaluation),
         evaluation_update_time=evaluation.update_time,
         index=message.seat,
+        ended=seat.exists,
         now=evaluation.read_time,
         reuse_since=_reuse_since(services, job, evaluation.read_time),
     )

@@ -30,7 +30,12 @@ class StoredAnswer:
 
 
 def encode_answer(
-    evaluation: Evaluation, attempt: Attempt, seat: Seat, answer: ProviderAnswer, verdict: Verdict
+    evaluation: Evaluation,
+    attempt: Attempt,
+    seat: Seat,
+    answer: ProviderAnswer,
+    verdict: Verdict,
+    stored_at: datetime,
 ) -> bytes:
     """Return the object's bytes: the verdict, what it cost, and which attempt bought it."""
     content = {
@@ -40,6 +45,7 @@ def encode_answer(
         "epoch": evaluation.epoch,
         "token": attempt.token,
         "attempt": {"job": attempt.job, "run": attempt.run, "number": attempt.number},
+        "stored_at": stored_at.astimezone(UTC).isoformat(),
         "provider": seat.provider,
         "model_requested": seat.model,
         "model_returned": answer.model_returned,
@@ -66,7 +72,7 @@ async def store_answer(services: Services, object_name: str, data: bytes) -> Sto
         object_name, data, content_type=CONTENT_TYPE, metadata={"sha256": digest}
     )
     if stored is not None:
-        return _decode(services, stored, data, services.clock.now())
+        return _decode(services, stored, data)
     found = await find_answer(services, object_name)
     if found is None:
         raise UnreadableRecord(f"{object_name}: refused as existing, yet not there")
@@ -87,7 +93,7 @@ async def find_answer(services: Services, object_name: str) -> StoredAnswer | No
         data = await services.objects.read(object_name, stored.generation)
     except ObjectMissing:
         return None
-    return _decode(services, stored, data, services.clock.now())
+    return _decode(services, stored, data)
 
 
 async def read_output(services: Services, output: Output) -> Mapping[str, Any]:
@@ -116,7 +122,7 @@ async def output_exists(services: Services, output: Output) -> bool:
     return stored is not None and stored.generation == output.generation
 
 
-def _decode(services: Services, stored: StoredObject, data: bytes, now: datetime) -> StoredAnswer:
+def _decode(services: Services, stored: StoredObject, data: bytes) -> StoredAnswer:
     digest = hashlib.sha256(data).hexdigest()
     if stored.metadata.get("sha256") != digest:
         raise UnreadableRecord(f"{stored.name}: the object does not match its digest")
@@ -126,7 +132,7 @@ def _decode(services: Services, stored: StoredObject, data: bytes, now: datetime
         uri=services.objects.uri(stored.name),
         generation=stored.generation,
         sha256=digest,
-        stored_at=now.astimezone(UTC),
+        stored_at=datetime.fromisoformat(content["stored_at"]),
         model_returned=content["model_returned"],
         usage=Usage(**usage) if usage else None,
         cost_usd=content["cost_usd"],

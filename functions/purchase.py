@@ -8,7 +8,7 @@ import asyncio
 from functools import partial
 
 from functions import telemetry
-from functions.calling import Cut, KeptLease, ask, insist, kept, shielded
+from functions.calling import LEASE_LOST, Cut, KeptLease, ask, insist, kept, shielded
 from functions.core.errors import ObjectsUnavailable, UnreadableRecord
 from functions.core.leases import INTERRUPTED
 from functions.core.ports import Provider
@@ -35,12 +35,14 @@ async def buy(
         LedgerUnavailable: the end of the attempt is not certainly on record; the lease runs out.
     """
     job = seen.job
-    await mark_running(services, job, seen.job_update_time)
+    first = not services.inflight.works_for(job.id, job.run)
     try:
         async with (
             services.inflight.call(job.id, job.run, lease.claimed_at) as call,
             kept(services, lease) as holding,
         ):
+            if first:  # the run's other seats would only meet this write
+                await mark_running(services, job, seen.job_update_time)
             result = await _ask_and_store(services, seen, provider, question, holding, call)
     except asyncio.CancelledError:
         await shielded(record(services, seen, holding.current, Cut(code=INTERRUPTED)))
@@ -56,6 +58,8 @@ async def _ask_and_store(
     holding: KeptLease,
     call: Call,
 ) -> Result:
+    if not holding.safe:
+        return Cut(code=LEASE_LOST)  # the process stood still since the claim: nothing was sent
     left_seconds = (seen.job.deadline_at - services.clock.now()).total_seconds()
     expiry = asyncio.get_running_loop().call_later(left_seconds, call.cut, "deadline_exceeded")
     try:
@@ -81,7 +85,8 @@ async def _store(
     if isinstance(verdict, CallFailure):
         return verdict
     seat, evaluation = seen.job.seats[seen.index], lease.evaluation
-    data = encode_answer(evaluation, lease.attempt, seat, answer, verdict)
+    now = services.clock.now()
+    data = encode_answer(evaluation, lease.attempt, seat, answer, verdict, now)
     name = evaluation.object_name or ""
     try:
         stored = await insist(services, partial(store_answer, services, name, data))

@@ -94,9 +94,13 @@ async def repair_once(services: Services, report: RepairReport) -> None:
         LedgerUnavailable: the ledger cannot be read.
     """
     report.looks += 1
+    outages: list[BaseException] = []
     for shard in range(SHARDS):
-        await _each(services, report, await _due(services, "evaluations", "wake_at", shard), _wake)
-        await _each(services, report, await _due(services, "jobs", "check_at", shard), _check)
+        for collection, timer, step in TIMERS:
+            due = await _due(services, collection, timer, shard)
+            outages += await _each(services, report, due, step)
+    if outages:
+        raise outages[0]
 
 
 async def _anything_open(services: Services) -> bool:
@@ -126,16 +130,16 @@ Step = Callable[[Services, RepairReport, Snapshot], Awaitable[None]]
 
 async def _each(
     services: Services, report: RepairReport, due: Sequence[Snapshot], step: Step
-) -> None:
+) -> list[BaseException]:
+    """Run a repair on each record; return the outages met, which keep no other from repair."""
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def one(found: Snapshot) -> None:
         async with limit:
             await _guarded(services, report, found, step)
 
-    async with asyncio.TaskGroup() as group:
-        for found in due:
-            group.create_task(one(found))
+    results = await asyncio.gather(*map(one, due), return_exceptions=True)
+    return [error for error in results if error is not None]
 
 
 async def _guarded(services: Services, report: RepairReport, found: Snapshot, step: Step) -> None:
@@ -267,3 +271,9 @@ async def _finish_stopped(
     await services.ledger.commit(
         Update(path=found.path, fields={"check_at": DELETE}, if_updated_at=found.update_time)
     )
+
+
+TIMERS: tuple[tuple[str, str, Step], ...] = (
+    ("evaluations", "wake_at", _wake),
+    ("jobs", "check_at", _check),
+)

@@ -99,6 +99,8 @@ async def _adopt_orphan(
     )
     if not await write_unheld(services, seen, after):
         return Look.CHANGED
+    if not has_output_since(after, seen.reuse_since):
+        return Look.CHANGED  # on record now, so the next claim buys under a new name
     await settle_seat(services, seen.job, record)
     telemetry.event("orphan adopted", job=seen.job.id, seat=record.seat, object=object_name)
     return Look.SETTLED

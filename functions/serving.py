@@ -53,6 +53,7 @@ class Server(uvicorn.Server):
 def main() -> None:
     """Serve the target in FUNCTION_TARGET on PORT until SIGTERM or SIGINT."""
     telemetry.configure()
+    sys.setswitchinterval(float(os.environ.get("SWI","0.005")))
     target = os.environ.get("FUNCTION_TARGET", "")
     try:
         settings = _checked(target)

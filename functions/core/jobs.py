@@ -275,7 +275,7 @@ class Totals:
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    cost_usd: float | None = 0.0
+    cost_usd: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

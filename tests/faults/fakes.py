@@ -1,5 +1,6 @@
 """What outlives every process: a ledger that remembers each change, and a provider that counts."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,10 @@ class RecordingLedger(MemoryLedger):
         self.history: list[Change] = []
         self._bucket = objects
 
+    def stored(self) -> dict[str, dict[str, Any]]:
+        """Return everything stored, by path, uncopied: for looks that change nothing."""
+        return {path: document.data for path, document in self._documents.items()}
+
     def _apply(self, writes: Sequence[Write]) -> datetime:
         before = {w.path: self._documents[w.path].data for w in writes if w.path in self._documents}
         committed = super()._apply(writes)
@@ -71,6 +76,8 @@ class FakeProvider:
         self.concurrency = 64
         self.seconds = 1.0
         self.sent: Counter[str] = Counter()
+        self.unusable: Counter[str] = Counter()
+        self.cut_at: list[datetime] = []
         self.script: Callable[[CallRequest, int], Reply] = self.answer
         self._clock = clock
         self._on_sent = on_sent
@@ -81,8 +88,15 @@ class FakeProvider:
         self.sent[question] += 1
         number = self.sent[question]
         self._on_sent(request)
-        await self._clock.sleep(self.seconds)
-        return self.script(request, number)
+        try:
+            await self._clock.sleep(self.seconds)
+        except asyncio.CancelledError:
+            self.cut_at.append(self._clock.now())
+            raise
+        reply = self.script(request, number)
+        if isinstance(reply, CallFailure) or not reply.text.startswith("{"):
+            self.unusable[question] += 1
+        return reply
 
     def answer(self, request: CallRequest, number: int) -> ProviderAnswer:
         """Return a valid answer of its own."""
@@ -100,3 +114,8 @@ def question_of(request: CallRequest) -> str:
     """Return a name for what a request asks: the same for a second purchase of an evaluation."""
     parameters = dict(request.parameters)
     return digest([request.model, request.system, request.user, parameters])
+
+
+def failure(code: str, *, http_status: int | None = 500, **facts: Any) -> CallFailure:
+    """Return a failed call."""
+    return CallFailure(code=code, message=f"scripted {code}", http_status=http_status, **facts)

@@ -4,7 +4,6 @@ Each returns what breaks it, in words; nothing means that it holds.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -96,11 +95,11 @@ def requests_le_attempts_le_budget(world: World) -> Broken:
 
 
 def extra_requests_only_for_calls_in_flight(world: World) -> Broken:
-    """A question is asked again only when a strike may have cost its answer."""
-    lost = world.observed.lost_calls
+    """A question is asked again only after a failure, or when a strike may have cost its answer."""
+    lost, unusable = world.observed.lost_calls, world.unusable()
     for key, count in world.sent().items():
-        if count > 1 + lost[key]:
-            yield f"{count} requests sent, {lost[key]} answers lost"
+        if count > 1 + lost[key] + unusable[key]:
+            yield f"{count} requests sent, {lost[key]} answers lost, {unusable[key]} unusable"
 
 
 def holder_and_token_guard_every_write(world: World) -> Broken:
@@ -127,9 +126,9 @@ def late_failure_never_replaces_success(world: World) -> Broken:
     """An output or a success on record stays; only another epoch gives an output up."""
     for change in _changes(world, "evaluations"):
         before, after = change.before or {}, change.after
-        if before.get("output") is not None and before["output"] != after.get("output"):
-            if after["epoch"] == before["epoch"]:
-                yield f"an output was replaced within epoch {after['epoch']}"
+        replaced = before.get("output") is not None and before["output"] != after.get("output")
+        if replaced and after["epoch"] == before["epoch"]:
+            yield f"an output was replaced within epoch {after['epoch']}"
         old = {a["token"]: a["outcome"] for a in before.get("attempts", ())}
         for attempt in after["attempts"]:
             was = old.get(attempt["token"])
@@ -137,8 +136,8 @@ def late_failure_never_replaces_success(world: World) -> Broken:
                 yield f"attempt {attempt['token']}: {was} became {attempt['outcome']}"
 
 
-def no_claim_after_the_end(world: World) -> Broken:
-    """No request is claimed for a run that has its terminal record."""
+def no_request_after_the_end(world: World) -> Broken:
+    """A claim that was committed after its run's terminal record sends nothing."""
     closed: set[tuple[str, int]] = set()
     for change in world.ledger.history:
         if change.collection == "terminals":
@@ -146,8 +145,11 @@ def no_claim_after_the_end(world: World) -> Broken:
         if change.collection == "evaluations":
             before = (change.before or {}).get("token", 0)
             last = change.after["attempts"][-1] if change.after["attempts"] else None
-            if last and change.after["token"] > before and (last["job"], last["run"]) in closed:
-                yield f"attempt {last['token']} was claimed after its run had ended"
+            if last is None or change.after["token"] <= before:
+                continue
+            sent = (change.after["work_key"], last["token"]) in world.observed.sent_under
+            if sent and (last["job"], last["run"]) in closed:
+                yield f"attempt {last['token']} was claimed and sent after its run had ended"
 
 
 def acked_work_is_on_record(world: World) -> Broken:
@@ -171,8 +173,8 @@ def nothing_left_undone(world: World) -> Broken:
         if job.check_at is not None:
             yield f"{job.id} is still to be checked"
     for state in world.evaluations().values():
-        if state.wake_at is not None or state.wake is not None:
-            yield f"an evaluation is still to be woken: {state.wake_at}, {state.wake}"
+        if state.wake_at is not None:
+            yield f"an evaluation is still to be woken at {state.wake_at}"
         if state.lease_until is not None and state.lease_until > world.clock.now():
             yield f"{state.holder} still holds a lease"
     if world.pending:
@@ -210,7 +212,7 @@ INVARIANTS: tuple[Callable[[World], Broken], ...] = (
     extra_requests_only_for_calls_in_flight,
     holder_and_token_guard_every_write,
     late_failure_never_replaces_success,
-    no_claim_after_the_end,
+    no_request_after_the_end,
     acked_work_is_on_record,
     every_accepted_job_ends,
     nothing_left_undone,
@@ -219,11 +221,10 @@ INVARIANTS: tuple[Callable[[World], Broken], ...] = (
 )
 
 
-def broken(world: World, *but: Callable[[World], Broken]) -> dict[str, list[str]]:
-    """Return what breaks the invariants, by name; `but` are not looked at."""
-    checked = [invariant for invariant in INVARIANTS if invariant not in but]
-    found = {invariant.__name__: list(invariant(world)) for invariant in checked}
-    return {name: problems for name, problems in found.items() if problems}
+def broken(world: World, *also: Callable[[World], Broken]) -> dict[str, list[str]]:
+    """Return what breaks the invariants, and `also` other promises, by name."""
+    found = {check.__name__: list(check(world)) for check in (*INVARIANTS, *also)}
+    return {name: texts for name, texts in found.items() if texts}
 
 
 def _changes(world: World, collection: str) -> Iterator[Change]:
@@ -244,9 +245,3 @@ def _all_attempts(world: World, key: str) -> dict[int, Mapping[str, Any]]:
         if change.after["work_key"] == key:
             found |= {attempt["token"]: attempt for attempt in change.after["attempts"]}
     return found
-
-
-def ended_by(world: World, moment: datetime) -> bool:
-    """Whether every job had ended by then."""
-    ends = [change.at for change in _changes(world, "terminals")]
-    return len(ends) == len(world.jobs()) and all(end <= moment for end in ends)

@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from functions.core.errors import LedgerUnavailable, ObjectsUnavailable, PublishFailed
 from functions.core.ports import (
-    Decision,
     Ledger,
     Message,
     Objects,
@@ -22,11 +21,12 @@ from functions.core.ports import (
     Query,
     Snapshot,
     StoredObject,
-    T,
     Write,
 )
 from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
 from functions.services import Services
+
+T = TypeVar("T")
 
 
 class ProcessDied(BaseException):
@@ -58,15 +58,19 @@ class Strike:
 
 @dataclass(kw_only=True)
 class Plan:
-    """Numbers the calls of all processes from 1, and says which are struck."""
+    """Numbers the calls of all processes from 1, and says which are struck.
+
+    `always` strikes every call of a name, such as `evaluate: call`.
+    """
 
     strikes: Mapping[int, Strike] = field(default_factory=dict)
+    always: Mapping[str, Strike] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
     def next(self, name: str) -> Strike | None:
         """Note a call; return what happens to it."""
         self.calls.append(name)
-        return self.strikes.get(len(self.calls))
+        return self.strikes.get(len(self.calls)) or self.always.get(name)
 
 
 class Process:
@@ -113,7 +117,7 @@ class Process:
         if strike.fate is Fate.DIE:
             self.alive = False
             self.gone.set()
-        if strike.fate is Fate.FREEZE:
+        if strike.fate is Fate.FREEZE and not self.gone.is_set():  # nothing freezes twice
             self._runs.clear()
             self.gone.set()
 
@@ -172,13 +176,6 @@ class DyingLedger:
             f"commit {kinds}", lambda: self.inner.commit(*writes), _no_ledger
         )
 
-    async def transact(
-        self, paths: Sequence[str], decide: Callable[[Sequence[Snapshot]], Decision[T]]
-    ) -> tuple[T, datetime | None]:
-        return await self.process.through(
-            "transact", lambda: self.inner.transact(paths, decide), _no_ledger
-        )
-
     async def query(self, query: Query) -> list[Snapshot]:
         return await self.process.through(
             f"query {query.collection}", lambda: self.inner.query(query), _no_ledger
@@ -208,9 +205,7 @@ class DyingObjects:
         )
 
     async def stat(self, name: str) -> StoredObject | None:
-        return await self.process.through(
-            "stat object", lambda: self.inner.stat(name), _no_objects
-        )
+        return await self.process.through("stat object", lambda: self.inner.stat(name), _no_objects)
 
     async def read(self, name: str, generation: int | None = None) -> bytes:
         return await self.process.through(

@@ -11,7 +11,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
@@ -19,12 +19,13 @@ from functions.acceptance import Acceptance, accept
 from functions.adapters.memory import MemoryObjects, MemoryPublisher
 from functions.adapters.tokens import TokenVerifier
 from functions.bootstrap import wire
+from functions.cancellation import cancel
 from functions.config import Settings
-from functions.core.documents import evaluation_path, from_document, job_path
+from functions.core.documents import from_document, job_path
 from functions.core.errors import EmpanelError
 from functions.core.identities import canonical_json
 from functions.core.jobs import Evaluation, Job, Policy, SeatRecord, Terminal
-from functions.core.ports import Message, T
+from functions.core.ports import Message
 from functions.core.prompts import Rubric, build_prompt
 from functions.core.submissions import SeatRequest, Submission
 from functions.core.verdicts import CallRequest
@@ -47,6 +48,7 @@ from tests.faults.processes import (
 )
 from tests.virtual_clock import VirtualClock
 
+T = TypeVar("T")
 TENANT = "tenant"
 TOPIC = "empanel-evaluate"
 RUBRIC: Mapping[str, Any] = {"instructions": "Score it.", "scale": {"min": 0, "max": 100}}
@@ -126,6 +128,7 @@ class Observed:
     """What no record shows: noted while it happened, judged by the invariants."""
 
     unrecorded_sends: list[str] = field(default_factory=list)
+    sent_under: set[tuple[str, int]] = field(default_factory=set)
     hollow_acks: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     lost_calls: Counter[str] = field(default_factory=Counter)
@@ -153,6 +156,7 @@ class World:
         self.pending: deque[Pushed] = deque()
         self.frozen: list[tuple[Process, asyncio.Task[Any]]] = []
         self._taken = 0
+        self._known: dict[str, tuple[Mapping[str, Any], Any]] = {}
         self._ids = itertools.count(1)
         self.api = self.new_process("api")
         self.evaluator = self.new_process("evaluate")
@@ -187,6 +191,7 @@ class World:
             return task
         self._replace(process)
         if process.alive and not task.done():
+            await self._note_frozen_calls()
             self.frozen.append((process, task))
         elif process.alive:
             return task
@@ -197,9 +202,10 @@ class World:
         frozen, self.frozen = self.frozen, []
         for process, _ in frozen:
             process.thaw()
-        for _, task in frozen:
+        for process, task in frozen:
             await asyncio.wait({task})
-            _raise_unexpected(task)
+            if process.alive:
+                _raise_unexpected(task)
 
     # Clients
 
@@ -222,6 +228,17 @@ class World:
             self.observed.refused.append(str(error))
             return None
         return task.result()
+
+    async def cancel(self, job: Job) -> Job:
+        """Cancel as a client would that asks again until it has an answer."""
+        for _ in range(CLIENT_TRIES):
+            task = await self.run(self.api, cancel(self.api.services, job))
+            if task is not None:
+                _raise_unexpected(task)
+                if task.exception() is None:
+                    return task.result()
+            self.clock.advance(1.0)
+        raise AssertionError("the client never got an answer")
 
     # The bridge
 
@@ -349,16 +366,23 @@ class World:
 
     def incidents(self) -> list[Mapping[str, Any]]:
         """Return all incidents."""
-        documents = self.ledger.documents()
-        return [data for path, data in documents.items() if path.startswith("incidents/")]
+        stored = self.ledger.stored()
+        return [data for path, data in stored.items() if path.startswith("incidents/")]
 
     def _records(self, kind: type[Any], collection: str, job: str | None = None) -> dict[str, Any]:
         parent = collection if job is None else f"{job_path(job)}/{collection}"
         return {
-            path: from_document(kind, data, path)
-            for path, data in self.ledger.documents().items()
+            path: self._read(kind, path, data)
+            for path, data in self.ledger.stored().items()
             if path.rpartition("/")[0] == parent
         }
+
+    def _read(self, kind: type[Any], path: str, data: Mapping[str, Any]) -> Any:
+        """Return the record in a document, read once for each state of it."""
+        known = self._known.get(path)
+        if known is None or known[0] is not data:
+            known = self._known[path] = (data, from_document(kind, data, path))
+        return known[1]
 
     def questions(self) -> dict[str, str]:
         """Return the work key of every question that any job asks."""
@@ -372,6 +396,11 @@ class World:
         """Return how many requests were sent, by work key."""
         questions = self.questions()
         return Counter({questions[q]: count for q, count in self.provider.sent.items()})
+
+    def unusable(self) -> Counter[str]:
+        """Return how many replies were failures or no answers, by work key."""
+        questions = self.questions()
+        return Counter({questions[q]: count for q, count in self.provider.unusable.items()})
 
     def _request(self, job: Job, index: int) -> CallRequest:
         facts, rubric = job.inputs.facts, job.inputs.rubric
@@ -395,6 +424,7 @@ class World:
         key = self.questions()[question]
         state = self.evaluations().get(key)
         recorded = state.token if state else 0
+        self.observed.sent_under.add((key, recorded))
         if self.provider.sent[question] > recorded:
             self.observed.unrecorded_sends.append(f"{request.model}: {recorded} on record")
 
@@ -406,17 +436,21 @@ class World:
             return
         self.observed.lost_calls.update(self._unstored(about_to=strike.fate is Fate.FREEZE))
 
+    async def _note_frozen_calls(self) -> None:
+        """Note also the calls that were on their way to the ledger when their process froze."""
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.observed.lost_calls |= Counter(self._unstored(about_to=True))
+
     def _unstored(self, *, about_to: bool = False) -> list[str]:
         sent, stored = self.sent(), set(self.objects.names())
-        keys = []
-        for path, data in self.ledger.documents().items():
-            if path.startswith("evaluations/"):
-                state = from_document(Evaluation, data, path)
-                running = any(attempt.ended_at is None for attempt in state.attempts)
-                started = about_to or sent[state.work_key] > 0
-                if running and started and state.object_name not in stored:
-                    keys.append(state.work_key)
-        return keys
+        return [
+            key
+            for key, state in self.evaluations().items()
+            if any(attempt.ended_at is None for attempt in state.attempts)
+            and (about_to or sent[key] > 0)
+            and state.object_name not in stored
+        ]
 
 
 def seat_of(world: World, job: Job, index: int = 0) -> SeatRecord:
@@ -426,13 +460,14 @@ def seat_of(world: World, job: Job, index: int = 0) -> SeatRecord:
 
 def evaluation_of(world: World, job: Job, index: int = 0) -> Evaluation:
     """Return the evaluation of a seat."""
-    path = evaluation_path(job.seats[index].work_key)
-    return from_document(Evaluation, world.ledger.documents()[path], path)
+    return world.evaluations()[job.seats[index].work_key]
 
 
 def _raise_unexpected(task: "asyncio.Task[Any]") -> None:
     """Fail the test for whatever a process must not end with."""
     error = None if task.cancelled() else task.exception()
+    if isinstance(error, BaseExceptionGroup):
+        _, error = error.split(EmpanelError)
     if error is not None and not isinstance(error, EmpanelError):
         raise error
 

@@ -1,0 +1,115 @@
+"""Settings: sound defaults; a bad value stops the start with its name, value and rule."""
+
+import pytest
+
+from functions.config import PUSH_DEADLINE_SECONDS, Settings, load, require_callers
+from functions.core.errors import ConfigurationError
+
+PROJECT = {"GOOGLE_CLOUD_PROJECT": "project"}
+
+
+def loaded(**environ: str) -> Settings:
+    return load(PROJECT | environ)
+
+
+def refusal(**environ: str) -> str:
+    with pytest.raises(ConfigurationError) as refused:
+        loaded(**environ)
+    return str(refused.value)
+
+
+def test_a_project_is_all_that_is_needed() -> None:
+    """Everything but the project has a default, and the defaults obey the time chain."""
+    settings = loaded()
+    assert settings.bucket == "project-empanel"
+    assert settings.lease_seconds == 30
+    assert settings.provider_deadline_seconds == 120
+    assert settings.provider_deadline_seconds < settings.handler_deadline_seconds
+    assert settings.handler_deadline_seconds < PUSH_DEADLINE_SECONDS
+    assert not settings.on_emulators
+
+
+@pytest.mark.parametrize("project", [{}, {"GOOGLE_CLOUD_PROJECT": " "}])
+def test_without_a_project_nothing_starts(project: dict[str, str]) -> None:
+    """A missing or blank project is named."""
+    with pytest.raises(ConfigurationError, match="GOOGLE_CLOUD_PROJECT"):
+        load(project)
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("EMPANEL_LEASE_SECONDS", "5", "600"),
+        ("EMPANEL_PROVIDER_DEADLINE_SECONDS", "1", "540"),
+        ("EMPANEL_HANDLER_DEADLINE_SECONDS", "2", "599"),
+        ("EMPANEL_REPAIR_SECONDS", "1", "60"),
+        ("EMPANEL_PROVIDER_CONCURRENCY", "1", "1000"),
+        ("EMPANEL_REQUEST_SLOTS", "1", "1000"),
+        ("EMPANEL_RETENTION_DAYS", "2", "3650"),
+    ],
+)
+def test_a_value_off_its_range_names_variable_value_and_rule(
+    name: str, least: str, most: str
+) -> None:
+    """Just below, just above, no number, NaN and infinity are refused, and the text tells all."""
+    for text in (str(float(least) - 0.5), str(float(most) + 0.5), "many", "nan", "inf", "-1"):
+        message = refusal(**{name: text})
+        assert name in message
+        assert repr(text) in message
+        assert f"from {least} to {most}" in message
+
+
+@pytest.mark.parametrize("name", ["EMPANEL_PROVIDER_CONCURRENCY", "EMPANEL_RETENTION_DAYS"])
+def test_a_fraction_where_a_count_is_needed_is_refused(name: str) -> None:
+    """Half a slot is no slot."""
+    message = refusal(**{name: "2.5"})
+    assert name in message
+    assert "whole number" in message
+
+
+def test_blank_values_count_as_not_set() -> None:
+    """An empty variable, as deploy tools leave them, means the default."""
+    assert loaded(EMPANEL_LEASE_SECONDS=" ", EMPANEL_BUCKET="") == loaded()
+
+
+def test_a_provider_deadline_that_outlives_the_handler_is_refused() -> None:
+    """The time chain: a call must end before its handler, or it would be cut when paid for."""
+    message = refusal(
+        EMPANEL_PROVIDER_DEADLINE_SECONDS="120", EMPANEL_HANDLER_DEADLINE_SECONDS="120"
+    )
+    assert "EMPANEL_PROVIDER_DEADLINE_SECONDS=120" in message
+    assert "EMPANEL_HANDLER_DEADLINE_SECONDS=120" in message
+
+
+def test_waiting_takes_at_most_a_quarter_of_the_slots() -> None:
+    """Deliveries that wait for another holder leave room for work; one may always wait."""
+    assert loaded(EMPANEL_REQUEST_SLOTS="80").waiting_slots == 20
+    assert loaded(EMPANEL_REQUEST_SLOTS="1").waiting_slots == 1
+
+
+def test_local_certificates_are_for_emulators_only() -> None:
+    """Keys that sign local push tokens are refused where the ledger is real."""
+    assert "EMPANEL_PUSH_CERTS" in refusal(EMPANEL_PUSH_CERTS="certs.json")
+    local = loaded(EMPANEL_PUSH_CERTS="certs.json", FIRESTORE_EMULATOR_HOST="127.0.0.1:1")
+    assert local.on_emulators
+
+
+@pytest.mark.parametrize(
+    ("present", "missing"),
+    [
+        ({}, "EMPANEL_PUSH_AUDIENCE"),
+        ({"EMPANEL_PUSH_AUDIENCE": "a"}, "EMPANEL_PUSH_ACCOUNTS"),
+        ({"EMPANEL_PUSH_AUDIENCE": "a", "EMPANEL_PUSH_ACCOUNTS": " , "}, "EMPANEL_PUSH_ACCOUNTS"),
+    ],
+)
+def test_a_push_target_needs_to_know_its_callers(present: dict[str, str], missing: str) -> None:
+    """A target that could verify nobody does not start; the missing variable is named."""
+    with pytest.raises(ConfigurationError, match=missing):
+        require_callers(loaded(**present))
+
+
+def test_accounts_are_a_list() -> None:
+    """Several accounts are separated by commas; spaces do not count."""
+    settings = loaded(EMPANEL_PUSH_AUDIENCE="a", EMPANEL_PUSH_ACCOUNTS="one@x, two@x,")
+    require_callers(settings)
+    assert settings.push_accounts == {"one@x", "two@x"}
