@@ -40,7 +40,8 @@ PATH_OF_ONE_SEAT = [
 
 def test_the_path_is_the_one_that_is_struck() -> None:
     """One seat's path has these calls, and each of them is struck below."""
-    assert path_of(ONE) == PATH_OF_ONE_SEAT
+    # Whether a call of one second meets the look for stops of the same second is not promised.
+    assert [call for call in path_of(ONE) if call != "evaluate: query stops"] == PATH_OF_ONE_SEAT
 
 
 def test_the_slow_path_has_renewals_and_looks_for_stops() -> None:
