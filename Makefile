@@ -8,12 +8,13 @@ STAMP := $(VENV)/set-up
 LOCKS := requirements-dev.txt infra/local/model-requirements.txt infra/local/java-requirements.txt
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes
 
-.PHONY: help setup demo up test lint
+.PHONY: help setup demo up test test-long lint
 
 help:
 	@echo "make demo    run the jobs in examples/ on a local stack of their own (KEEP=1 keeps it up)"
 	@echo "make up      run the local stack until Ctrl-C (PORT=8080 chooses the API's port)"
 	@echo "make test    run all tests (ARGS= goes to pytest)"
+	@echo "make test-long  the same and the long ones: outages, retries of half a minute"
 	@echo "make lint    check style, types, import rules, build file and infrastructure"
 	@echo "make setup   install what these need into $(VENV)/"
 
@@ -27,6 +28,9 @@ up: $(STAMP)
 
 test: $(STAMP)
 	$(RUN) -m pytest $(ARGS)
+
+test-long: $(STAMP)
+	$(RUN) -m pytest -m "long or not long" $(ARGS)
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .

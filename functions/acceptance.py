@@ -3,6 +3,7 @@
 The create is the whole guard: whoever asks again under the same identity finds the job there.
 """
 
+import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -15,9 +16,10 @@ from functions.core.ports import SERVER_TIME, Create, Update
 from functions.core.prompts import PROMPT_DIGEST
 from functions.core.submissions import Submission
 from functions.dispatch import dispatch
-from functions.inputs import keep_inputs
+from functions.inputs import inline_inputs, store_inputs
 from functions.services import Services
 
+DISPATCH_SECONDS = 5.0  # what a caller waits for the topic; repair publishes what it did not take
 POLICY_REVISION = "2026-11-29"  # date of the last change to the rules of retry, lease and close
 
 
@@ -49,7 +51,11 @@ async def accept(services: Services, submission: Submission) -> Acceptance:
         LedgerUnavailable, ObjectsUnavailable: nothing certain is recorded; ask again.
     """
     draft = _draft(services, submission)
-    inputs = await keep_inputs(services, draft.tenant, submission.facts, submission.rubric)
+    inputs = inline_inputs(submission.facts, submission.rubric)
+    if inputs is None:
+        if (known := await _known(services, draft)) is not None:
+            return known
+        inputs = await store_inputs(services, draft.tenant, submission.facts, submission.rubric)
     acceptance = await _record(services, replace(draft, inputs=inputs))
     if acceptance.created:
         await _dispatch(services, acceptance)
@@ -171,10 +177,22 @@ async def _already_recorded(services: Services, draft: Job) -> Acceptance:
         IdempotencyConflict: another request's job.
         LedgerUnavailable: nothing is there: the create was not applied.
     """
+    known = await _known(services, draft)
+    if known is None:
+        raise LedgerUnavailable(f"{draft.id}: the job was not recorded")
+    return known
+
+
+async def _known(services: Services, draft: Job) -> Acceptance | None:
+    """Return what stands under the identity, None when nothing does.
+
+    Raises:
+        IdempotencyConflict: another request's job.
+    """
     [found] = await services.ledger.get(job_path(draft.id))
     job = from_snapshot(Job, found)
     if job is None:
-        raise LedgerUnavailable(f"{draft.id}: the job was not recorded")
+        return None
     if job.digests.request != draft.digests.request or job.tenant != draft.tenant:
         raise IdempotencyConflict(job)
     mine = job.submitted_at == draft.submitted_at
@@ -184,8 +202,9 @@ async def _already_recorded(services: Services, draft: Job) -> Acceptance:
 async def _dispatch(services: Services, acceptance: Acceptance) -> None:
     job = acceptance.job
     try:
-        await dispatch(services, job, range(len(job.seats)))
-    except PublishFailed as exc:
+        async with asyncio.timeout(DISPATCH_SECONDS):
+            await dispatch(services, job, range(len(job.seats)))
+    except (PublishFailed, TimeoutError) as exc:
         telemetry.warning("dispatch failed, left to repair", job=job.id, error=str(exc)[:300])
         await _check_soon(services, acceptance)
 

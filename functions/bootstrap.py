@@ -62,7 +62,7 @@ def build_application(environ: Mapping[str, str]) -> Application:
         objects=GcsObjects(
             settings.bucket, project=settings.project, emulator_host=settings.storage_emulator
         ),
-        publisher=PubsubPublisher(settings.project),
+        publisher=PubsubPublisher(settings.project, emulator_host=settings.pubsub_emulator),
         providers=registry.load(environ, concurrency=settings.provider_concurrency),
     )
     return assemble(services)

@@ -29,7 +29,8 @@ async def reserve_request(services: Services, seen: Seen) -> bool:
     wanted = key(seen.index, own[-1].number + 1 if own else 1)
     for number in range(TRIES):
         found, held = await _read(services, job)
-        wider = reserve(held, wanted, cap)
+        sent = [attempt.number for attempt in own if attempt.sent]
+        wider = reserve(held - unused(held, seen.index, sent), wanted, cap)
         if wider is None:
             return False
         if wider == held or await _written(services, found, wider):
@@ -41,10 +42,10 @@ async def reserve_request(services: Services, seen: Seen) -> bool:
 async def refund_unsent(
     services: Services, job: Job, seat: int, attempts: tuple[Attempt, ...]
 ) -> None:
-    """Give back what a seat that has ended reserved and never sent; best effort.
+    """Give back what a seat that has ended reserved and never sent.
 
     `attempts` are the seat's own of this run; one whose request certainly never left this process
-    carries `sent` false. What is not given back only makes the budget smaller.
+    carries `sent` false. What a lost race leaves reserved only makes the budget smaller.
     """
     if not can_bind(job):
         return

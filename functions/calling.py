@@ -27,6 +27,7 @@ class Cut:
     """The call was ended from our side: by a stop, a shutdown, or a lost lease."""
 
     code: str
+    sent: bool = True
 
 
 class KeptLease:

@@ -8,6 +8,7 @@ from functions.core.errors import ConfigurationError
 
 PUSH_DEADLINE_SECONDS = 600  # the longest ack deadline of a Pub/Sub subscription
 SETTLING_SECONDS = 10  # what a handler keeps for looking, storing and settling beside a call
+CLEAN_UP_SECONDS = 5  # what a handler past its deadline may take to leave in order
 TARGETS = ("api", "evaluate", "reconcile")
 
 
@@ -18,6 +19,7 @@ class Settings:
     project: str
     bucket: str
     evaluate_topic: str
+    pubsub_emulator: str | None
     firestore_emulator: str | None
     storage_emulator: str | None
     push_audience: str | None
@@ -56,6 +58,7 @@ def load(environ: Mapping[str, str]) -> Settings:
         project=project,
         bucket=environ.get("EMPANEL_BUCKET") or f"{project}-empanel",
         evaluate_topic=environ.get("EMPANEL_EVALUATE_TOPIC") or "empanel-evaluate",
+        pubsub_emulator=environ.get("PUBSUB_EMULATOR_HOST") or None,
         firestore_emulator=environ.get("FIRESTORE_EMULATOR_HOST") or None,
         storage_emulator=environ.get("STORAGE_EMULATOR_HOST") or None,
         push_audience=environ.get("EMPANEL_PUSH_AUDIENCE") or None,
@@ -101,10 +104,10 @@ def _check_time_chain(settings: Settings) -> None:
             f"at least {SETTLING_SECONDS} s below "
             f"EMPANEL_HANDLER_DEADLINE_SECONDS={settings.handler_deadline_seconds:g}"
         )
-    if settings.handler_deadline_seconds >= PUSH_DEADLINE_SECONDS:
+    if settings.handler_deadline_seconds + CLEAN_UP_SECONDS >= PUSH_DEADLINE_SECONDS:
         raise ConfigurationError(
             f"EMPANEL_HANDLER_DEADLINE_SECONDS={settings.handler_deadline_seconds:g} must be "
-            f"below the push ack deadline of {PUSH_DEADLINE_SECONDS}"
+            f"more than {CLEAN_UP_SECONDS} s below the push ack deadline of {PUSH_DEADLINE_SECONDS}"
         )
 
 

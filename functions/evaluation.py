@@ -10,9 +10,10 @@ from enum import Enum
 
 from functions import telemetry
 from functions.budgeting import refund_unsent, reserve_request
+from functions.config import SETTLING_SECONDS
 from functions.core.documents import job_path
 from functions.core.errors import ObjectMissing, UnreadableRecord, WriteConflict
-from functions.core.jobs import Job, JobState, SeatError, SeatRecord, SeatState
+from functions.core.jobs import Job, JobState, SeatError, SeatRecord, SeatState, Wake
 from functions.core.leases import (
     Claim,
     Claimant,
@@ -23,7 +24,6 @@ from functions.core.leases import (
     bury,
     claim,
     own_attempts,
-    released,
     under_way,
 )
 from functions.core.ports import Provider, Update
@@ -33,6 +33,7 @@ from functions.incidents import open_incident
 from functions.inputs import Question, read_question
 from functions.leasing import Granted, try_claim
 from functions.looking import Seen, peek
+from functions.outcome import SHORT_WAIT_SECONDS
 from functions.purchase import buy
 from functions.reuse import Look, settle_without_call, write_unheld
 from functions.services import Services
@@ -44,10 +45,8 @@ from functions.settlement import (
     stopped_seat,
 )
 
-SHORT_WAIT_SECONDS = 10.0  # retries due within this are waited for in the handler
 LOOK_SECONDS = 1.0  # how often a waiting delivery looks at another's lease
 LEAST_CALL_SECONDS = 0.25  # closer to the deadline nothing is claimed any more
-SETTLING_SECONDS = 5.0  # kept free at the end of a handler's time for store and settlement
 CHANGED = "provider, endpoint or prompt template are not those the job was accepted with"
 
 
@@ -91,7 +90,7 @@ async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None
     if job.state.is_terminal:
         return await _leave_stopped(services, seen)
     if seen.ended:
-        return await _ended(services, job)
+        return await _ended(services, seen)
     if seen.now >= job.deadline_at:
         if not await stop_run(services, job, JobState.EXPIRED, "the deadline passed"):
             await services.slots.pause(services.clock, LOOK_SECONDS)
@@ -104,8 +103,14 @@ async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None
     if look is Look.CHANGED:
         return None
     if look is Look.SETTLED:
-        await _refund_unsent(services, seen)
-        return await _ended(services, job)
+        return await _ended(services, seen)
+    if look is Look.HELD and seen.evaluation is not None and seen.evaluation.lease_until:
+        held = Held(until=seen.evaluation.lease_until)
+        return await _not_granted(services, seen, held, until)
+    claimant = _claimant(services, seen)
+    expected = claim(seen.evaluation, now=seen.now, claimant=claimant)
+    if not isinstance(expected, Claimed):
+        return await _not_granted(services, seen, expected, until)
     provider = services.providers.get(job.seats[seen.index].provider)
     if provider is None or not _same_identity(job, seen.index, provider):
         return await _fail_changed_identity(services, seen, CHANGED)
@@ -117,14 +122,11 @@ async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None
     return await _claim_and_buy(services, seen, provider, question, until)
 
 
-async def _refund_unsent(services: Services, seen: Seen) -> None:
-    """Give the request back that was reserved for a seat which needed none after all."""
+async def _ended(services: Services, seen: Seen) -> Delivery:
+    """Finish a seat that ended without a call of this pass: what it reserved is free again."""
     own = own_attempts(seen.evaluation, seen.job.id, seen.job.run, seen.index)
     await refund_unsent(services, seen.job, seen.index, own)
-
-
-async def _ended(services: Services, job: Job) -> Delivery:
-    await close_if_ended(services, job)
+    await close_if_ended(services, seen.job)
     return Delivery.ENDED
 
 
@@ -136,7 +138,7 @@ def _same_identity(job: Job, index: int, provider: Provider) -> bool:
 async def _fail_changed_identity(services: Services, seen: Seen, reason: str) -> Delivery:
     error = SeatError(code="identity_changed", message=reason, retryable=False)
     await settle_seat(services, seen.job, _record(seen, SeatState.FAILED, error))
-    return await _ended(services, seen.job)
+    return await _ended(services, seen)
 
 
 async def _fail_budget_exhausted(services: Services, seen: Seen) -> Delivery:
@@ -147,7 +149,7 @@ async def _fail_budget_exhausted(services: Services, seen: Seen) -> Delivery:
         retryable=False,
     )
     await settle_seat(services, seen.job, _record(seen, SeatState.FAILED, error))
-    return await _ended(services, seen.job)
+    return await _ended(services, seen)
 
 
 async def _leave_stopped(services: Services, seen: Seen) -> Delivery:
@@ -173,26 +175,29 @@ async def _claim_and_buy(
 ) -> Delivery | None:
     """Take a slot, then the lease, then call: no lease burns in a queue.
 
-    What the look already rules out waits for no slot.
+    A shutdown, or the job's deadline, may come while a delivery stands in a queue: both are looked
+    at again before the claim.
     """
-    claimant = _claimant(services, seen)
-    expected = claim(seen.evaluation, now=seen.now, claimant=claimant)
-    if not isinstance(expected, Claimed):
-        return await _not_granted(services, seen, expected, until)
     left_seconds = until - services.clock.monotonic()
     if services.inflight.closing or left_seconds < services.settings.provider_deadline_seconds:
         return await _publish_afresh(services, seen)
     patience = left_seconds - _needed_seconds(services)
     async with services.slots.provider(provider.name, patience) as free:
-        if not free or services.inflight.closing:
+        if not free:
             return await _publish_afresh(services, seen)
+        if not await reserve_request(services, seen):
+            return await _fail_budget_exhausted(services, seen)
         async with services.slots.claiming():
-            if not await reserve_request(services, seen):
-                return await _fail_budget_exhausted(services, seen)
-            claimed = await try_claim(services, seen, claimant)
+            if services.inflight.closing:
+                return await _publish_afresh(services, seen)
+            if services.clock.now() >= seen.job.deadline_at:
+                return None
+            claimed = await try_claim(services, seen, _claimant(services, seen))
         if isinstance(claimed, Granted):
-            settled = await buy(services, seen, claimed.lease, provider, question)
-            return await _ended(services, seen.job) if settled else None
+            if await buy(services, seen, claimed.lease, provider, question):
+                await close_if_ended(services, seen.job)
+                return Delivery.ENDED
+            return None
     return await _not_granted(services, seen, claimed, until)
 
 
@@ -225,7 +230,7 @@ async def _not_granted(
         return await _fail_exhausted(services, seen, refused)
     if isinstance(refused, Held):
         wait_seconds = min(LOOK_SECONDS, (refused.until - seen.now).total_seconds())
-        wait_seconds *= 1 + services.jitter()  # those who met must not meet again
+        wait_seconds *= 1 + services.jitter()  # those who wait together come back apart
         return await _wait(services, seen, wait_seconds, refused.until, until)
     if isinstance(refused, NotDue):
         if refused.due_at >= seen.job.deadline_at:
@@ -236,26 +241,30 @@ async def _not_granted(
 
 
 async def _fail_exhausted(services: Services, seen: Seen, refused: Exhausted) -> Delivery:
-    """End the seat; the evaluation's dead attempt, if any, ends `unknown` and wakes nobody."""
-    after = released(bury(refused.evaluation, seen.now), due_at=refused.evaluation.due_at)
-    after = replace(after, wake_at=None, wake=None)
+    """End the seat; the evaluation's dead attempt, if any, ends `unknown`.
+
+    A wake-up call of this seat is over; one of another job's seat stays.
+    """
+    after = bury(refused.evaluation, seen.now)
+    if after.wake == _wake(seen):
+        after = replace(after, wake_at=None, wake=None)
     if after != seen.evaluation:
         await write_unheld(services, seen, after)
     await settle_seat(services, seen.job, _record(seen, SeatState.FAILED, refused.error))
-    return await _ended(services, seen.job)
+    return await _ended(services, seen)
 
 
 async def _fail_due_too_late(services: Services, seen: Seen, refused: NotDue) -> Delivery:
     """End a seat at once when the evaluation may be asked again only after the job's deadline."""
     last = refused.evaluation.attempts[-1]
     error = SeatError(
-        code=last.code or last.outcome.value,
+        code=last.code or "attempts_exhausted",
         message="the next try is due after the job's deadline",
         retryable=True,
     )
     record = replace(_record(seen, SeatState.FAILED, error), due_at=refused.due_at)
     await settle_seat(services, seen.job, record)
-    return await _ended(services, seen.job)
+    return await _ended(services, seen)
 
 
 async def _wait(
@@ -277,7 +286,10 @@ async def _postpone(services: Services, seen: Seen, back_at: datetime) -> Delive
 
     `wake_at` of the evaluation serves its last holder only, so the others rely on their own job.
     """
-    job = seen.job
+    job, evaluation = seen.job, seen.evaluation
+    if evaluation is not None and evaluation.wake == _wake(seen) and evaluation.holder is None:
+        written = await write_unheld(services, seen, replace(evaluation, wake_at=back_at))
+        return Delivery.DEFERRED if written else None
     back_at = max(back_at, seen.now + timedelta(seconds=LOOK_SECONDS))
     if job.check_at is not None and job.check_at <= back_at:
         return Delivery.DEFERRED
@@ -288,6 +300,10 @@ async def _postpone(services: Services, seen: Seen, back_at: datetime) -> Delive
     except WriteConflict:
         return None
     return Delivery.DEFERRED
+
+
+def _wake(seen: Seen) -> Wake:
+    return Wake(job=seen.job.id, run=seen.job.run, seat=seen.index)
 
 
 async def _publish_afresh(services: Services, seen: Seen) -> Delivery:

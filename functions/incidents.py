@@ -25,7 +25,8 @@ async def open_incident(
     detail: str,
     **facts: Any,
 ) -> bool:
-    """Record an incident; False when the same cause has one already. `facts` holds no user data.
+    """Record an incident; False when the same cause has one already. `facts` holds nothing
+    but identities and, of a message nobody could read, its first bytes.
 
     Raises:
         LedgerUnavailable: it is not certain that the incident is on record.

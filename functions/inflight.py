@@ -14,11 +14,11 @@ from typing import Any
 from functions import telemetry
 from functions.core.ports import Clock, Provider
 
-CLAIMS_AT_ONCE = 8
+CLAIMS_AT_ONCE = 8  # per process: at 100 ms a claim that is 80 calls started in a second
 
 
 class CallCut(Exception):
-    """Raised beside a call to end it; `code` is `canceled` or `interrupted`."""
+    """Ends the call beside it; `code` is `canceled`, `deadline_exceeded` or `interrupted`."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -36,6 +36,11 @@ class Call:
 
     def __post_init__(self) -> None:
         self._cut = asyncio.get_running_loop().create_future()
+
+    @property
+    def cut_code(self) -> str | None:
+        """Why the call was ended, None while it may go on."""
+        return self._cut.result() if self._cut.done() else None
 
     def cut(self, code: str) -> None:
         """End the call; the first code given counts."""
@@ -63,6 +68,7 @@ class InFlight:
         self._watching: asyncio.Task[None] | None = None
         self.calls: set[Call] = set()
         self.ending = asyncio.Event()
+        self._over = False
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -75,6 +81,8 @@ class InFlight:
     async def call(self, job: str, run: int, claimed_at: datetime) -> AsyncIterator[Call]:
         """Register a call for the time of the block."""
         entry = Call(job=job, run=run, claimed_at=claimed_at)
+        if self._over:
+            entry.cut("interrupted")  # claimed while the shutdown ended the others
         self.calls.add(entry)
         self._idle.clear()
         if self._watching is None:
@@ -115,6 +123,8 @@ class InFlight:
         except TimeoutError:
             for call in list(self.calls):
                 call.cut("interrupted")
+        finally:
+            self._over = True
 
 
 class Slots:

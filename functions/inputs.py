@@ -15,22 +15,29 @@ from functions.services import Services
 INLINE_BYTES = 32 * 1024
 
 
-async def keep_inputs(
+def inline_inputs(facts: Mapping[str, Any], rubric: Mapping[str, Any]) -> Inputs | None:
+    """Return inputs that fit into the job's document, None when they are too large for it."""
+    facts_text, rubric_text = canonical_json(facts), canonical_json(rubric)
+    if len(facts_text) + len(rubric_text) > INLINE_BYTES:
+        return None
+    return Inputs(facts=facts_text.decode(), rubric=rubric_text.decode())
+
+
+async def store_inputs(
     services: Services, tenant: str, facts: Mapping[str, Any], rubric: Mapping[str, Any]
 ) -> Inputs:
-    """Return how the inputs are kept; large ones are stored before the job refers to them.
+    """Store the inputs as objects under their digests, before a job refers to them.
 
     Raises:
         ObjectsUnavailable: an object could not be stored for certain.
     """
-    facts_text, rubric_text = canonical_json(facts), canonical_json(rubric)
-    if len(facts_text) + len(rubric_text) <= INLINE_BYTES:
-        return Inputs(facts=facts_text.decode(), rubric=rubric_text.decode())
-    names = [input_object(tenant, sha256_hex(data)) for data in (facts_text, rubric_text)]
-    for name, data in zip(names, (facts_text, rubric_text), strict=True):
+    names = []
+    for data in (canonical_json(facts), canonical_json(rubric)):
+        name = input_object(tenant, sha256_hex(data))
         await services.objects.create(
             name, data, content_type="application/json", metadata={"sha256": sha256_hex(data)}
         )
+        names.append(name)
     return Inputs(facts_object=names[0], rubric_object=names[1])
 
 

@@ -34,6 +34,7 @@ from functions.looking import Seen
 from functions.services import Services
 
 RESOLVE_TRIES = 5
+RESOLVE_PAUSE_SECONDS = 0.2  # doubled at each try: 3 s in all
 RENEWAL_MARGIN_SECONDS = 2.0
 
 
@@ -82,10 +83,14 @@ async def try_claim(services: Services, seen: Seen, claimant: Claimant) -> Grant
     granted = await _commit_claim(services, seen, decision)
     if granted is None:
         return Held(until=seen.now)
-    [terminal] = await services.ledger.get(terminal_path(claimant.job, claimant.run))
+    try:
+        [terminal] = await services.ledger.get(terminal_path(claimant.job, claimant.run))
+    except LedgerUnavailable:
+        await give_back(services, granted.lease, "the run's end could not be looked up")
+        raise
     if not terminal.exists:
         return granted
-    await _give_back(services, granted.lease)
+    await give_back(services, granted.lease, "the run had ended")
     return Closed()
 
 
@@ -116,15 +121,19 @@ async def _own_claim(services: Services, mine: Evaluation) -> Granted | None:
     return _granted(state, attempt, found.update_time)
 
 
-async def _give_back(services: Services, lease: Lease) -> None:
-    """End a claim whose run turned out to be over; its request was never sent."""
+async def give_back(services: Services, lease: Lease, reason: str) -> None:
+    """End a claim whose request was never sent.
+
+    Raises:
+        LedgerUnavailable: not certainly; the lease runs out and the attempt ends `unknown`.
+    """
     ended = replace(
         lease.attempt,
         outcome=Outcome.CANCELED,
         ended_at=services.clock.now(),
         sent=False,
         code="canceled",
-        message="the run had ended before the request was sent",
+        message=f"never sent: {reason}",
     )
     await commit_as_holder(services, lease, released(end_attempt(lease.evaluation, ended)))
 
@@ -151,7 +160,9 @@ async def commit_as_holder(
     Raises:
         LedgerUnavailable: still without a certain answer after `RESOLVE_TRIES`.
     """
-    for _ in range(RESOLVE_TRIES):
+    for number in range(RESOLVE_TRIES):
+        if number:
+            await services.clock.sleep(RESOLVE_PAUSE_SECONDS * 2 ** (number - 1))
         update = Update(
             path=lease.path,
             fields=changes(lease.evaluation, after),
@@ -161,7 +172,10 @@ async def commit_as_holder(
             committed = await services.ledger.commit(update, *((create,) if create else ()))
         except (WriteConflict, LedgerUnavailable):
             paths = (lease.path, *((create.path,) if create else ()))
-            found, *seat = await services.ledger.get(*paths)
+            try:
+                found, *seat = await services.ledger.get(*paths)
+            except LedgerUnavailable:
+                continue
             state = from_snapshot(Evaluation, found)
             if state == after and found.update_time is not None:
                 return replace(lease, evaluation=after, update_time=found.update_time)

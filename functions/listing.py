@@ -53,12 +53,12 @@ async def list_jobs(
         LedgerUnavailable: a query had no answer, or lacks its index.
     """
     after = _decode(cursor) if cursor is not None else None
-    queries = [_query(tenant, wanted, shard, limit, after) for shard in range(SHARDS)]
+    queries = [_query(tenant, wanted, shard, limit + 1, after) for shard in range(SHARDS)]
     found = await asyncio.gather(*(services.ledger.query(query) for query in queries))
     pages = [[from_document(Job, doc.data or {}, doc.path) for doc in page] for page in found]
     newest = heapq.merge(*pages, key=_position, reverse=True)
     jobs = tuple(islice(newest, limit))
-    more = sum(map(len, pages)) > len(jobs) or len(jobs) == limit
+    more = sum(map(len, pages)) > len(jobs)
     return Page(jobs=jobs, next_cursor=_encode(jobs[-1]) if jobs and more else None)
 
 

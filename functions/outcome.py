@@ -21,12 +21,13 @@ from functions.core.jobs import (
 from functions.core.leases import INTERRUPTED, attempts_since, end_attempt, released
 from functions.core.retries import RetryDecision, decide, is_retryable
 from functions.core.verdicts import CallFailure, ProviderAnswer
-from functions.leasing import Lease, commit_as_holder
+from functions.leasing import Lease, commit_as_holder, give_back
 from functions.looking import Seen
 from functions.outputs import StoredAnswer
 from functions.services import Services
 from functions.settlement import seat_record, settle_as_holder
 
+SHORT_WAIT_SECONDS = 10.0  # retries due within this are waited for in the handler
 REPAIR_HEAD_START_SECONDS = 10.0  # how long repair leaves a short wait to the handler that waits
 
 
@@ -100,9 +101,10 @@ async def _record_failure(
     ended = _failed(lease.attempt, failure, decision, now)
     state = end_attempt(lease.evaluation, ended)
     if decision.retry and (due_at is None or due_at < job.deadline_at):
-        head_start = timedelta(seconds=REPAIR_HEAD_START_SECONDS)
         waiting = released(state, due_at=due_at or now)
-        waiting = replace(waiting, wake_at=(due_at or now) + head_start)
+        if decision.wait_seconds <= SHORT_WAIT_SECONDS:
+            head_start = timedelta(seconds=REPAIR_HEAD_START_SECONDS)
+            waiting = replace(waiting, wake_at=(due_at or now) + head_start)
         await commit_as_holder(services, lease, waiting)
         return False
     after = replace(released(state, due_at=due_at), wake_at=None, wake=None)
@@ -143,6 +145,9 @@ async def _record_cut(services: Services, lease: Lease, cut: Cut) -> None:
     stopped or ran into its deadline, the next look finds that and ends the seat as the run ended.
     """
     if cut.code == LEASE_LOST:
+        return
+    if not cut.sent:
+        await give_back(services, lease, f"the call was {cut.code} first")
         return
     now = services.clock.now()
     ended = replace(
@@ -186,14 +191,13 @@ def _due_at(now: datetime, failure: CallFailure, decision: RetryDecision) -> dat
 def _failed(
     attempt: Attempt, failure: CallFailure, decision: RetryDecision, now: datetime
 ) -> Attempt:
-    permanent = decision.outcome is Outcome.PERMANENT
     return replace(
         attempt,
         outcome=decision.outcome,
         ended_at=now,
         http_status=failure.http_status,
         sent=failure.sent,
-        code=decision.code if permanent else failure.code,
+        code="quota_exhausted" if decision.code == "quota_exhausted" else failure.code,
         message=failure.message,
         hint_seconds=failure.hint_seconds,
         provider_request_id=failure.request_id,

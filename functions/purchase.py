@@ -60,6 +60,8 @@ async def _ask_and_store(
 ) -> Result:
     if not holding.safe:
         return Cut(code=LEASE_LOST)  # the process stood still since the claim: nothing was sent
+    if call.cut_code is not None:
+        return Cut(code=call.cut_code, sent=False)
     left_seconds = (seen.job.deadline_at - services.clock.now()).total_seconds()
     expiry = asyncio.get_running_loop().call_later(left_seconds, call.cut, "deadline_exceeded")
     try:

@@ -19,7 +19,7 @@ from functions.core.documents import (
     from_snapshot,
     job_path,
 )
-from functions.core.errors import PublishFailed, UnreadableRecord, WriteConflict
+from functions.core.errors import LedgerUnavailable, PublishFailed, UnreadableRecord, WriteConflict
 from functions.core.identities import SHARDS
 from functions.core.jobs import Evaluation, Job, JobState
 from functions.core.leases import is_live, under_way
@@ -39,6 +39,7 @@ PAGE = 100
 AT_ONCE = 16
 LONGEST_CHECK_FACTOR = 15  # the check interval doubles up to this many times its first length
 WAKE_AGAIN_SECONDS = 60.0
+BUSY_AGAIN_SECONDS = 5.0  # a call of a stopped run ends within two seconds, or with its lease
 LOOK_SECONDS = 2.0  # how often a pass looks while anything is open
 PASS_SHARE = 0.8  # of the scheduler's period
 
@@ -94,11 +95,11 @@ async def repair_once(services: Services, report: RepairReport) -> None:
         LedgerUnavailable: the ledger cannot be read.
     """
     report.looks += 1
-    outages: list[BaseException] = []
+    outages = []
     for shard in range(SHARDS):
-        for collection, timer, step in TIMERS:
-            due = await _due(services, collection, timer, shard)
-            outages += await _each(services, report, due, step)
+        for timer in TIMERS:
+            due = await _due(services, timer, shard)
+            outages += await _each(services, report, due, timer)
     if outages:
         raise outages[0]
 
@@ -114,12 +115,12 @@ async def _anything_open(services: Services) -> bool:
     return False
 
 
-async def _due(services: Services, collection: str, timer: str, shard: int) -> list[Snapshot]:
+async def _due(services: Services, timer: "Timer", shard: int) -> list[Snapshot]:
     now = services.clock.now()
     query = Query(
-        collection=collection,
-        where=(("shard", "==", shard), (timer, "<=", now)),
-        order_by=timer,
+        collection=timer.collection,
+        where=(("shard", "==", shard), (timer.field, "<=", now)),
+        order_by=timer.field,
         limit=PAGE,
     )
     return await services.ledger.query(query)
@@ -128,25 +129,40 @@ async def _due(services: Services, collection: str, timer: str, shard: int) -> l
 Step = Callable[[Services, RepairReport, Snapshot], Awaitable[None]]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timer:
+    """An indexed time that only open work has, and what is done when it has come."""
+
+    collection: str
+    field: str
+    step: Step
+
+
 async def _each(
-    services: Services, report: RepairReport, due: Sequence[Snapshot], step: Step
-) -> list[BaseException]:
+    services: Services, report: RepairReport, due: Sequence[Snapshot], timer: Timer
+) -> list[LedgerUnavailable]:
     """Run a repair on each record; return the outages met, which keep no other from repair."""
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def one(found: Snapshot) -> None:
         async with limit:
-            await _guarded(services, report, found, step)
+            await _guarded(services, report, found, timer)
 
     results = await asyncio.gather(*map(one, due), return_exceptions=True)
-    return [error for error in results if error is not None]
+    for found, error in zip(due, results, strict=True):
+        if isinstance(error, BaseException) and not isinstance(error, Exception):
+            raise error
+        if isinstance(error, Exception) and not isinstance(error, LedgerUnavailable):
+            telemetry.error("repair failed", exc=error, path=found.path)
+            report.errors.append(f"{found.path}: {error!r}"[:300])
+    return [error for error in results if isinstance(error, LedgerUnavailable)]
 
 
-async def _guarded(services: Services, report: RepairReport, found: Snapshot, step: Step) -> None:
+async def _guarded(services: Services, report: RepairReport, found: Snapshot, timer: Timer) -> None:
     """Run one repair; what goes wrong with one record keeps no other from being repaired."""
     services.clock.observe(found.read_time)
     try:
-        await step(services, report, found)
+        await timer.step(services, report, found)
     except WriteConflict:
         report.counts["moved meanwhile"] += 1
     except PublishFailed as exc:
@@ -154,6 +170,18 @@ async def _guarded(services: Services, report: RepairReport, found: Snapshot, st
     except UnreadableRecord as exc:
         report.errors.append(f"{found.path}: {exc}"[:300])
         await open_incident(services, "unreadable_record", found.path, detail=str(exc))
+        await _put_off(services, found, timer)
+
+
+async def _put_off(services: Services, found: Snapshot, timer: Timer) -> None:
+    """Let an unreadable record stand back for an hour: a page full of them would hide others."""
+    later = found.read_time + timedelta(hours=1)
+    try:
+        await services.ledger.commit(
+            Update(path=found.path, fields={timer.field: later}, if_updated_at=found.update_time)
+        )
+    except WriteConflict:
+        telemetry.event("unreadable record changed", path=found.path)
 
 
 async def _wake(services: Services, report: RepairReport, found: Snapshot) -> None:
@@ -266,14 +294,17 @@ async def _finish_stopped(
         await settle_seat(services, job, stopped_seat(job, index, evaluation, read_at))
         report.add("seat recorded", job.id, f"seat {job.seats[index].seat} of a stopped run")
     if busy:
-        await services.ledger.commit(_next_check(services, job, found))
+        again = found.read_time + timedelta(seconds=BUSY_AGAIN_SECONDS)
+        await services.ledger.commit(
+            Update(path=found.path, fields={"check_at": again}, if_updated_at=found.update_time)
+        )
         return
     await services.ledger.commit(
         Update(path=found.path, fields={"check_at": DELETE}, if_updated_at=found.update_time)
     )
 
 
-TIMERS: tuple[tuple[str, str, Step], ...] = (
-    ("evaluations", "wake_at", _wake),
-    ("jobs", "check_at", _check),
+TIMERS = (
+    Timer(collection="evaluations", field="wake_at", step=_wake),
+    Timer(collection="jobs", field="check_at", step=_check),
 )

@@ -28,6 +28,7 @@ class Look(Enum):
     SETTLED = auto()  # the seat has its record
     CHANGED = auto()  # something moved meanwhile: look again
     MUST_BUY = auto()  # nothing is stored
+    HELD = auto()  # the stored output is gone, and a holder buys another already
 
 
 async def settle_without_call(services: Services, seen: Seen) -> Look:
@@ -51,7 +52,11 @@ async def settle_without_call(services: Services, seen: Seen) -> Look:
 async def _reuse(services: Services, seen: Seen, evaluation: Evaluation) -> Look:
     output = evaluation.output
     if output is None or not await output_exists(services, output):
-        await _discard_output(services, seen, evaluation, "output_missing", "the object is gone")
+        name = output.uri.removeprefix(services.objects.uri("")) if output else ""
+        await _report(services, seen, "output_missing", name, "the object is gone")
+        if is_live(evaluation, seen.now):
+            return Look.HELD
+        await _discard_output(services, seen, evaluation)
         return Look.CHANGED
     record = seat_record(
         seen.job,
@@ -82,7 +87,8 @@ async def _adopt_orphan(
     try:
         found = await find_answer(services, object_name)
     except UnreadableRecord as exc:
-        await _discard_output(services, seen, evaluation, "output_damaged", str(exc))
+        await _report(services, seen, "output_damaged", object_name, str(exc))
+        await _discard_output(services, seen, evaluation)
         return Look.CHANGED
     if found is None:
         return Look.MUST_BUY
@@ -123,19 +129,14 @@ def _with_orphan(evaluation: Evaluation, found: StoredAnswer, now: datetime) -> 
     return replace(state, output=found.output)
 
 
-async def _discard_output(
-    services: Services, seen: Seen, evaluation: Evaluation, kind: str, detail: str
-) -> None:
-    """Give up an object that is gone or damaged: incident, and a new object name to buy under."""
-    name = evaluation.object_name or ""
-    await open_incident(
-        services,
-        kind,
-        f"{name}#{evaluation.epoch}",
-        job=seen.job,
-        seat=seen.job.seats[seen.index].seat,
-        detail=detail,
-    )
+async def _report(services: Services, seen: Seen, kind: str, object_name: str, detail: str) -> None:
+    """Open the incident of an object that is gone or damaged; one per object, whoever finds it."""
+    seat = seen.job.seats[seen.index].seat
+    await open_incident(services, kind, object_name, job=seen.job, seat=seat, detail=detail)
+
+
+async def _discard_output(services: Services, seen: Seen, evaluation: Evaluation) -> None:
+    """Give up an object that is gone or damaged: a new object name to buy under."""
     epoch = evaluation.epoch + 1
     window = seen.job.run_window
     fresh = output_object(evaluation.tenant, window, evaluation.work_key, epoch)
@@ -147,9 +148,12 @@ async def write_unheld(services: Services, seen: Seen, after: Evaluation) -> boo
     """Write an evaluation nobody holds, if it is still as it was seen; say whether it was."""
     if seen.evaluation is None:
         return False
+    fields = changes(seen.evaluation, after)
+    if not fields:
+        return True
     update = Update(
         path=evaluation_path(after.work_key),
-        fields=changes(seen.evaluation, after),
+        fields=fields,
         if_updated_at=seen.evaluation_update_time,
     )
     try:

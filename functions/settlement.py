@@ -5,7 +5,6 @@ record and the job's head change in one commit, so whoever creates the record mo
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from functions import telemetry
@@ -89,30 +88,40 @@ async def settle_seat(services: Services, job: Job, record: SeatRecord) -> bool:
 async def close_if_ended(services: Services, job: Job) -> bool:
     """Close the run when all its seats have ended; say whether this call closed it.
 
-    Safe to repeat: it counts durable seat records and the terminal record is create-only.
+    Safe to repeat: it counts durable seat records and the terminal record is create-only. A call of
+    the run that is still in flight in this process looks itself once its seat has ended.
     """
+    if services.inflight.works_for(job.id, job.run):
+        return False
     seats = Query(collection=f"{job_path(job.id)}/seats", where=(("run", "==", job.run),))
     if await services.ledger.count(seats) < len(job.seats):
         return False
     records, read_at = await read_seats(services, job)
-    if any(record is None for record in records):
-        return False
     ended = [record for record in records if record is not None]
+    return len(ended) == len(records) and await _close_ended(services, job, ended, read_at)
+
+
+async def _close_ended(
+    services: Services, job: Job, ended: Sequence[SeatRecord], now: datetime
+) -> bool:
     succeeded = sum(record.state is SeatState.SUCCEEDED for record in ended)
     enough = succeeded >= job.policy.required_seats
     state = JobState.SUCCEEDED if enough else JobState.FAILED
     reason = f"{succeeded} of {len(ended)} seats succeeded, {job.policy.required_seats} required"
-    return await close_run(services, job, state, reason, ended, read_at)
+    return await close_run(services, job, state, reason, ended, now)
 
 
 async def stop_run(services: Services, job: Job, state: JobState, reason: str) -> bool:
     """Close the run as it stands, expired or canceled; say whether this call closed it.
 
-    Seats that have not ended get their records afterwards, from their deliveries or from repair, so
-    `check_at` stays until all have one.
+    A run whose seats have all ended is not stopped but closed by what they came to. Seats that have
+    not ended get their records afterwards, from their deliveries or from repair, so `check_at`
+    stays until all have one.
     """
     records, read_at = await read_seats(services, job)
     ended = [record for record in records if record is not None]
+    if len(ended) == len(records):
+        return await _close_ended(services, job, ended, read_at)
     return await close_run(services, job, state, reason, ended, read_at, open_seats=True)
 
 
@@ -242,18 +251,17 @@ def total(attempts: Sequence[Attempt]) -> Totals:
 
 
 async def mark_running(services: Services, job: Job, update_time: datetime) -> None:
-    """Move an accepted job to running, once; best effort.
+    """Move an accepted job to running; best effort, since a call must not wait for it.
 
-    A conflict means another seat did it, or the head moved on: both are fine, since what is running
-    is read off the evaluations. The precondition keeps it from touching a closed head.
+    A conflict means that another seat was first or that a timer moved. The precondition keeps it
+    from touching a closed head. What a reader sees of a job does not hang on it: a job with an
+    attempt is running (`functions.statuses`).
     """
     if job.state is not JobState.ACCEPTED:
         return
-    started = replace(job, state=JobState.RUNNING)
-    fields = {"state": started.state.value, "started_at": services.clock.now()}
+    fields = {"state": JobState.RUNNING.value, "started_at": services.clock.now()}
+    update = Update(path=job_path(job.id), fields=fields, if_updated_at=update_time)
     try:
-        await services.ledger.commit(
-            Update(path=job_path(job.id), fields=fields, if_updated_at=update_time)
-        )
+        await services.ledger.commit(update)
     except (WriteConflict, LedgerUnavailable) as exc:
         telemetry.event("start not marked", job=job.id, reason=type(exc).__name__)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from functions.core.jobs import (
     Attempt,
     Evaluation,
     Job,
+    JobState,
     Output,
     SeatRecord,
     SeatState,
@@ -30,13 +31,19 @@ from functions.settlement import stopped_seat_state, total
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobStatus:
-    """All records of one job, as read together; `evaluations` has those of seats not ended."""
+    """The records of one job; `evaluations` has those of seats that had not ended."""
 
     job: Job
     terminal: Terminal | None
     records: tuple[SeatRecord, ...]
     evaluations: dict[int, Evaluation | None]
     now: datetime
+
+    @property
+    def state(self) -> JobState:
+        """The state of the job: running from its first attempt on, whatever its head says yet."""
+        begun = any(attempt.run == self.job.run for attempt in self.attempts)
+        return JobState.RUNNING if begun and not self.job.state.is_terminal else self.job.state
 
     def record(self, index: int) -> SeatRecord | None:
         """Return a seat's record in the current run, None while it has not ended."""
@@ -100,9 +107,10 @@ async def read_status(services: Services, job: Job) -> JobStatus:
     records = tuple(from_document(SeatRecord, doc.data or {}, doc.path) for doc in found)
     ended = {record.index for record in records if record.run == job.run}
     missing = [index for index in range(len(job.seats)) if index not in ended]
+    closed = from_snapshot(Terminal, terminal)
     return JobStatus(
-        job=job,
-        terminal=from_snapshot(Terminal, terminal),
+        job=replace(job, state=closed.state) if closed else job,  # it may have closed meanwhile
+        terminal=closed,
         records=records,
         evaluations=await _evaluations(services, job, missing),
         now=terminal.read_time,
@@ -126,7 +134,7 @@ def job_view(status: JobStatus) -> dict[str, Any]:
     job = status.job
     return {
         "id": job.id,
-        "state": job.state.value,
+        "state": status.state.value,
         "run": job.run,
         "submitted_at": timestamp(job.submitted_at),
         "deadline_at": timestamp(job.deadline_at),

@@ -1,24 +1,23 @@
 """Stops: how a cancel or an expiry in one process ends the calls of all the others.
 
 The marker is written in the commit that closes the run. Every process with calls in flight asks
-once a second for the markers since its oldest claim: one query, whatever the number of calls. The
-claim read the terminal record under a lock, so a stop it did not see was committed after its read
-time; the look begins some seconds earlier because a marker carries the time of its request.
+once a second for the markers since its oldest claim, or since its last look: one query, whatever
+the number of calls. A claim reads the terminal record after its commit, so a stop that it did not
+see is younger; the look begins some seconds earlier because a marker carries the time of its
+request, and because a claim becomes a call only a moment later.
 """
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from functions import telemetry
 from functions.core.documents import stop_path
-from functions.core.errors import LedgerUnavailable
 from functions.core.jobs import SCHEMA_VERSION, Job, JobState
 from functions.core.ports import SERVER_TIME, Clock, Create, Ledger, Query
 from functions.inflight import InFlight
 
 LOOK_SECONDS = 1.0
-OVERLAP_SECONDS = 15.0  # a marker's time is that of its request, before its commit
+OVERLAP_SECONDS = 30.0  # covers a slow commit of the marker and a slow start of a call
 KEPT_HOURS = 24  # no call lives longer; old markers are deleted by their `expire_at`
 CODES = {JobState.CANCELED.value: "canceled", JobState.EXPIRED.value: "deadline_exceeded"}
 
@@ -44,26 +43,29 @@ class StopWatcher:
         self._clock = clock
 
     async def watch(self, inflight: InFlight) -> None:
-        """Look once a second until cancelled; an outage of the ledger only delays the next look."""
+        """Look once a second until cancelled; whatever fails only delays the next look."""
+        looked_at = datetime.min.replace(tzinfo=UTC)
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             claimed = [call.claimed_at for call in inflight.calls]
             if not claimed:
                 continue
+            now = self._clock.now()
             try:
-                for job, run, code in await self._stops_since(min(claimed)):
-                    cut = inflight.cut(job, run, code)
-                    if cut:
-                        telemetry.event("calls cut", job=job, run=run, code=code, calls=cut)
-            except LedgerUnavailable as exc:
-                telemetry.warning("stops not read", error=str(exc)[:300])
+                await self._look(inflight, max(min(claimed), looked_at))
+            except Exception as exc:  # noqa: BLE001 - a watch that ended would leave calls running
+                telemetry.error("stops not read", exc=exc)
+            else:
+                looked_at = now
 
-    async def _stops_since(self, moment: datetime) -> Sequence[tuple[str, int, str]]:
+    async def _look(self, inflight: InFlight, moment: datetime) -> None:
         since = moment - timedelta(seconds=OVERLAP_SECONDS)
         query = Query(collection="stops", where=(("at", ">=", since),), order_by="at")
-        found = [snapshot.data or {} for snapshot in await self._ledger.query(query)]
-        return [
-            (str(stop["job"]), int(stop["run"]), CODES.get(str(stop["state"]), "canceled"))
-            for stop in found
-            if "job" in stop and "run" in stop and "state" in stop
-        ]
+        for found in await self._ledger.query(query):
+            stop = found.data or {}
+            job, run = stop.get("job"), stop.get("run")
+            code = CODES.get(stop.get("state", ""))
+            if not isinstance(job, str) or not isinstance(run, int) or code is None:
+                telemetry.error("stop marker unreadable", path=found.path)
+            elif cut := inflight.cut(job, run, code):
+                telemetry.event("calls cut", job=job, run=run, code=code, calls=cut)

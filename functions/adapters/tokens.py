@@ -6,6 +6,7 @@ here. Claims of a Pub/Sub push token: Cloud Pub/Sub documentation, "Authenticati
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +15,15 @@ from typing import Any
 from google.auth import exceptions, jwt
 from google.auth.transport.requests import Request
 
-from functions.core.errors import CallerRefused
+from functions.core.errors import CallerRefused, CallersUnknown
 
 GOOGLE_CERTS_URL = "https://www.googleapis.com/oauth2/v1/certs"
 ISSUERS = frozenset({"accounts.google.com", "https://accounts.google.com"})
 CERTS_SECONDS = 3600.0
+CERTS_AGAIN_SECONDS = 10.0
 CLOCK_SKEW_SECONDS = 30
+
+_LOG = logging.getLogger(__name__)
 
 
 class TokenVerifier:
@@ -31,12 +35,14 @@ class TokenVerifier:
         self._local_certs = certs
         self._certs: Mapping[str, str] = {}
         self._certs_until = 0.0
+        self._fetching = asyncio.Lock()
 
     async def verify(self, token: str) -> str:
         """Return the caller's account.
 
         Raises:
             CallerRefused: signature, audience, expiry, issuer, e-mail or account is wrong.
+            CallersUnknown: there are no certificates to check against.
         """
         claims = await self._claims(token)
         if claims.get("iss") not in ISSUERS:
@@ -61,20 +67,28 @@ class TokenVerifier:
         return claims
 
     async def _current_certs(self) -> Mapping[str, str]:
-        if time.monotonic() >= self._certs_until:
-            load = self._read_local if self._local_certs else self._fetch
-            self._certs = await asyncio.to_thread(load)
-            self._certs_until = time.monotonic() + CERTS_SECONDS
+        """Return the certificates; old ones go on being used while new ones cannot be had."""
+        async with self._fetching:
+            if time.monotonic() >= self._certs_until:
+                load = self._read_local if self._local_certs else self._fetch
+                found = await asyncio.to_thread(load)
+                self._certs = found or self._certs
+                wait_seconds = CERTS_SECONDS if found else CERTS_AGAIN_SECONDS
+                self._certs_until = time.monotonic() + wait_seconds
+        if not self._certs:
+            raise CallersUnknown("the certificates of the callers' tokens cannot be fetched")
         return self._certs
 
     def _read_local(self) -> Mapping[str, str]:
-        certs: Mapping[str, str] = json.loads(self._local_certs.read_text())  # type: ignore[union-attr]
+        assert self._local_certs is not None
+        certs: Mapping[str, str] = json.loads(self._local_certs.read_text())
         return certs
 
-    def _fetch(self) -> Mapping[str, str]:
+    def _fetch(self) -> Mapping[str, str] | None:
         try:
             response = Request()(GOOGLE_CERTS_URL, timeout=10)
-            certs: Mapping[str, str] = json.loads(response.data)
+            certs = json.loads(response.data) if response.status == 200 else None
         except (exceptions.TransportError, ValueError) as exc:
-            raise CallerRefused("Google's certificates cannot be fetched") from exc
-        return certs
+            _LOG.warning("certificates not fetched: %s", exc)
+            return None
+        return certs if isinstance(certs, dict) else None

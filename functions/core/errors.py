@@ -8,6 +8,7 @@ EmpanelError
 │   ├── ObjectsUnavailable   the bucket did not answer
 │   └── ObjectMissing        the bucket answered that there is no such object (404, never 403)
 ├── CallerRefused            an identity token does not prove an allowed machine caller
+├── CallersUnknown           no token can be checked at present: ask again
 ├── PublishFailed            at least one message was not confirmed by the topic
 ├── UnreadableRecord         a stored record or a message lacks the form its version promises
 └── ConfigurationError       a setting that stops the start: name, value and rule are in the text
@@ -47,6 +48,10 @@ class ObjectMissing(ObjectError):
 
 class CallerRefused(EmpanelError):
     """The token does not prove an allowed caller; the text says which rule failed."""
+
+
+class CallersUnknown(EmpanelError):
+    """There is nothing to check identity tokens against; neither accepted nor refused."""
 
 
 class PublishFailed(EmpanelError):

@@ -239,8 +239,8 @@ class Job:
 class SeatRecord:
     """How one seat of one run ended; created once, never changed.
 
-    `attempts` are the seat's own requests in this run. `usage` and `cost_usd` are those of the
-    output, also when it was reused; a reused seat paid nothing itself.
+    `attempts` are the seat's own requests in this run: none when its output was reused. The output
+    carries what it once cost.
     """
 
     run: int

@@ -22,7 +22,9 @@ from functions.core.jobs import Attempt, Evaluation, Outcome, SeatError, Wake
 from functions.core.retries import MAX_INVALID_OUTPUTS, RECOVERABLE_CODES, is_retryable
 
 MAX_INTERRUPTIONS = 5
-KEPT_ATTEMPTS = 16
+KEPT_ATTEMPTS = 16  # older ones go once no open run can need them
+MOST_ATTEMPTS = 100  # a document must not grow without end; nor must what one question costs
+LONGEST_RUN = timedelta(days=8)  # the longest deadline is seven days
 INTERRUPTED = "interrupted"
 
 
@@ -99,8 +101,11 @@ def claim(evaluation: Evaluation | None, *, now: datetime, claimant: Claimant) -
         return Reusable(evaluation=state)
     if state.lease_until is not None and is_live(state, now):
         return Held(until=state.lease_until)
-    if (error := exhausted(state, claimant.run_at, claimant.max_attempts)) is not None:
+    error = exhausted(bury(state, now), claimant.run_at, claimant.max_attempts)
+    if error is not None:
         return Exhausted(evaluation=state, error=error)
+    if len(_kept(state.attempts, now)) >= MOST_ATTEMPTS:
+        return Exhausted(evaluation=state, error=_too_many())
     if state.due_at is not None and state.due_at > now:
         return NotDue(evaluation=state, due_at=state.due_at)
     return _grant(state, now, claimant)
@@ -209,9 +214,20 @@ def _grant(state: Evaluation, now: datetime, claimant: Claimant) -> Claimed:
         due_at=None,
         wake_at=until,
         wake=Wake(job=claimant.job, run=claimant.run, seat=claimant.seat),
-        attempts=(*buried.attempts, attempt)[-KEPT_ATTEMPTS:],
+        attempts=_kept((*buried.attempts, attempt), now),
     )
     return Claimed(evaluation=claimed, attempt=attempt)
+
+
+def _kept(attempts: tuple[Attempt, ...], now: datetime) -> tuple[Attempt, ...]:
+    """Return the attempts that stay on record: the last ones, and all that open runs may need."""
+    older, newest = attempts[:-KEPT_ATTEMPTS], attempts[-KEPT_ATTEMPTS:]
+    return (*(a for a in older if a.started_at > now - LONGEST_RUN), *newest)
+
+
+def _too_many() -> SeatError:
+    message = f"this question took {MOST_ATTEMPTS} requests within {LONGEST_RUN.days} days"
+    return SeatError(code="attempts_exhausted", message=message, retryable=True)
 
 
 def _with_object_name(state: Evaluation, claimant: Claimant) -> Evaluation:
@@ -231,6 +247,9 @@ def _unknown(attempt: Attempt, ended_at: datetime) -> Attempt:
 
 def _error_of(attempt: Attempt) -> SeatError:
     code = attempt.code or attempt.outcome.value
+    if code in RECOVERABLE_CODES:
+        message = f"not to be asked again after {code}: {attempt.message}"
+        return SeatError(code="attempts_exhausted", message=message, retryable=True)
     return SeatError(code=code, message=attempt.message or code, retryable=is_retryable(code))
 
 

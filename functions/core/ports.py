@@ -211,6 +211,7 @@ class Callers(Protocol):
 
         Raises:
             CallerRefused: signature, audience, expiry, issuer, e-mail or account is wrong.
+            CallersUnknown: no token can be checked at present.
         """
         ...
 

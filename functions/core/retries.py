@@ -39,7 +39,6 @@ RECOVERABLE_CODES = frozenset(
     {"rate_limited", "overloaded", "provider_error", "timeout", "connection_error"}
 )
 ANSWER_CODES = frozenset({"invalid_output", "empty_response", "response_too_large"})
-PAUSING_CODES = frozenset({"rate_limited", "overloaded"})  # their hint concerns the whole key
 
 MAX_INVALID_OUTPUTS = 2  # answers are paid for; the same question rarely does better a third time
 MAX_HINT_SECONDS = 86_400.0  # a longer wait is a quota in disguise
@@ -86,7 +85,7 @@ def decide(
         return _permanent(failure)
     if failure.should_retry is False:
         reason = f"the provider asked not to retry: {failure.message}"
-        return _stop(Outcome.PERMANENT, failure.code, reason)
+        return _stop(Outcome.PERMANENT, "attempts_exhausted", reason)
     if outcome is Outcome.INVALID_OUTPUT and invalid_outputs + 1 >= MAX_INVALID_OUTPUTS:
         return _stop(outcome, failure.code, f"no usable answer twice: {failure.message}")
     if attempt >= max_attempts:

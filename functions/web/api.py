@@ -34,6 +34,7 @@ LIST_PARAMETERS = frozenset({"state", "window", "owner", "label", "limit", "curs
 async def submit(application: Application, request: Request) -> Response:
     """Accept a job, or return the one that has its identity: 202 when new, else 200."""
     services, caller = application.services, await application.keys.caller(request)
+    _only(request.query_params, frozenset())
     require_json(request)
     value = strict_json.parse(await read_body(request))
     submission = read_submission(
@@ -99,6 +100,7 @@ async def read_attempts(application: Application, request: Request) -> Response:
 async def cancel_job(application: Application, request: Request) -> Response:
     """Stop a job; its earlier end, if it has one, stays and is shown."""
     job = await _job(application, request)
+    _only(request.query_params, frozenset())
     canceled = await cancel(application.services, job)
     return JSONResponse(job_view(await read_status(application.services, canceled)))
 

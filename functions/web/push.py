@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from functions import telemetry
+from functions.config import CLEAN_UP_SECONDS
 from functions.core.errors import (
     CallerRefused,
     LedgerError,
@@ -36,7 +37,6 @@ from functions.web.routing import health, respond, route
 
 MAX_PUSH_BYTES = 15 * 1024 * 1024  # a message holds 10 MB, a third more in base64
 PREVIEW_BYTES = 200
-CLEAN_UP_SECONDS = 5.0
 
 ACK, NACK = 204, 503
 STATUS_OF = {

@@ -28,7 +28,7 @@ MAX_CRITERIA = 50
 MAX_LABELS = 64
 MAX_LABEL_CHARACTERS = 255
 SEAT_NAME = r"^[A-Za-z0-9._:/@-]{1,128}$"
-LABEL_KEY = r"^[A-Za-z0-9._-]{1,63}$"
+LABEL_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"  # Firestore reserves __names__
 
 _CONTROL_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 _LABEL_KEY = re.compile(LABEL_KEY)

@@ -9,6 +9,7 @@ from starlette.routing import Match, Route
 
 from functions import telemetry
 from functions.core.errors import (
+    CallersUnknown,
     LedgerError,
     ObjectError,
     PublishFailed,
@@ -33,7 +34,7 @@ async def respond(application: Any, routes: Sequence[Route], request: Request) -
         return problem.to_response()
     except ClientDisconnect:
         return problems.bad_request("the request's body ended too early").to_response()
-    except (LedgerError, ObjectError, PublishFailed) as exc:
+    except (CallersUnknown, LedgerError, ObjectError, PublishFailed) as exc:
         telemetry.error("not available", exc=exc, path=request.url.path)
         return problems.unavailable(
             "a part of the service gives no answer; ask again"

@@ -193,7 +193,7 @@ async def test_a_retryable_failure_is_asked_max_attempts_times() -> None:
     assert [attempt.outcome for attempt in record.attempts] == [Outcome.RETRYABLE] * 3
     waits = [later - earlier for earlier, later in pairwise(sent_at)]
     assert len(waits) == 2
-    assert waits[1] >= waits[0] + 1.0
+    assert waits[1] >= waits[0] + 0.9  # one second more, less the rounding of a look
 
 
 async def test_a_hint_is_waited_for() -> None:

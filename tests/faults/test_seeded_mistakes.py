@@ -23,14 +23,14 @@ from functions.core.documents import (
     to_document,
 )
 from functions.core.jobs import Evaluation, Job, JobState, Outcome, SeatRecord
-from functions.core.leases import Claimant
+from functions.core.leases import Claim, Claimant
 from functions.core.ports import DELETE, Create, StoredObject, Update
 from functions.core.retries import decide
 from functions.core.verdicts import CallFailure
 from functions.dispatch import SeatMessage, dispatch
 from functions.evaluation import Delivery
 from functions.inputs import read_question
-from functions.leasing import Lease
+from functions.leasing import Granted, Lease
 from functions.looking import Seen
 from functions.services import Services
 from functions.web import push
@@ -302,11 +302,26 @@ def test_a_message_before_its_job_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     assert "no_unexpected_incident" in broken(asyncio.run(client_gives_up(strikes)))
 
 
+async def _canceled_before_the_claim(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Live through a job that is canceled between a delivery's look and its claim."""
+    world = World()
+    job = await world.submit(submission())
+
+    async def late(services: Services, seen: Seen, claimant: Claimant) -> Granted | Claim:
+        await world.cancel(job)
+        return await leasing.try_claim(services, seen, claimant)
+
+    monkeypatch.setattr(evaluation, "try_claim", late)
+    await world.finish()
+    return world
+
+
 def test_a_claim_after_the_end_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim that does not look at the terminal record buys for a run that has expired."""
+    """A claim that does not look at the terminal record buys for a run that was canceled."""
+    assert not broken(asyncio.run(_canceled_before_the_claim(monkeypatch)))
     monkeypatch.setattr(leasing, "terminal_path", lambda job, run: f"jobs/{job}/terminals/none")
-    shape = Shape(seats=1, policy={"deadline_seconds": 5})
-    assert "no_request_after_the_end" in caught(shape, Fate.FREEZE)
+    world = asyncio.run(_canceled_before_the_claim(monkeypatch))
+    assert "no_request_after_the_end" in broken(world)
 
 
 async def _overwrite(services: Services, create: Create) -> None:

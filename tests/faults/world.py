@@ -63,6 +63,7 @@ def test_settings(**changes: Any) -> Settings:
         "bucket": "test-empanel",
         "evaluate_topic": TOPIC,
         "firestore_emulator": None,
+        "pubsub_emulator": None,
         "storage_emulator": None,
         "push_audience": None,
         "push_accounts": frozenset(),

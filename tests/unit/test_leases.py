@@ -9,6 +9,7 @@ from functions.core.jobs import Evaluation, Outcome, Wake
 from functions.core.leases import (
     KEPT_ATTEMPTS,
     MAX_INTERRUPTIONS,
+    MOST_ATTEMPTS,
     Claimed,
     Exhausted,
     Held,
@@ -136,11 +137,39 @@ def test_a_claim_clears_the_due_time() -> None:
     assert claimed(evaluation(attempt(1), due_at=at(9))).evaluation.due_at is None
 
 
+DAY = 86_400.0
+
+
 def test_only_the_last_attempts_are_kept() -> None:
-    """A document does not grow with its attempts: the last ones stay."""
-    attempts = [attempt(n, job="old", started_at=at(-99), ended_at=at(-98)) for n in range(1, 17)]
+    """A document does not grow with its attempts: of those no open run can need the last stay."""
+    attempts = [
+        attempt(n, job="old", started_at=at(-9 * DAY), ended_at=at(-9 * DAY + 1))
+        for n in range(1, 17)
+    ]
     tokens = [a.token for a in claimed(evaluation(*attempts)).evaluation.attempts]
     assert tokens == list(range(2, KEPT_ATTEMPTS + 2))
+
+
+def test_an_attempt_that_an_open_run_may_need_is_never_dropped() -> None:
+    """However many requests later jobs add, one of the last week stays on record."""
+    attempts = [
+        attempt(n, job="other", started_at=at(-2 * DAY), ended_at=at(-2 * DAY + 1))
+        for n in range(1, 40)
+    ]
+    kept = claimed(evaluation(*attempts)).evaluation.attempts
+    assert [a.token for a in kept] == list(range(1, 41))
+
+
+def test_one_question_takes_no_more_requests_than_its_document_can_hold() -> None:
+    """A question that was asked a hundred times within the week is not asked again."""
+    attempts = [
+        attempt(n, job="other", started_at=at(-2 * DAY), ended_at=at(-2 * DAY + 1))
+        for n in range(1, MOST_ATTEMPTS + 1)
+    ]
+    decision = claim(evaluation(*attempts), now=NOW, claimant=claimant())
+    assert isinstance(decision, Exhausted)
+    assert decision.error.code == "attempts_exhausted"
+
 
 
 def test_an_object_name_without_output_is_kept_for_the_next_claim() -> None:

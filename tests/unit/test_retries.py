@@ -111,9 +111,9 @@ def test_a05_a_wait_of_more_than_a_day_is_a_quota(code: str) -> None:
 
 
 def test_the_provider_may_forbid_a_retry() -> None:
-    """`x-should-retry: false` ends a recoverable failure with its own code."""
+    """`x-should-retry: false` ends a recoverable failure as if its tries were spent."""
     decision = decided("provider_error", should_retry=False)
-    assert (decision.retry, decision.code) == (False, "provider_error")
+    assert (decision.retry, decision.code) == (False, "attempts_exhausted")
     assert decided("quota_exhausted", should_retry=True).retry is False
 
 
