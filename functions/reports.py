@@ -59,7 +59,7 @@ async def _read(
     """Return a seat's answer, or why it has none; None when it has simply not ended."""
     record = status.record(index)
     if record is None or record.output is None:
-        return record.error if record else None
+        return status.seat_error(index)
     async with limit:
         try:
             return await read_output(services, record.output)

@@ -227,11 +227,21 @@ def stopped_seat_state(run_state: JobState) -> SeatState:
 
 def stopped_seat(job: Job, index: int, evaluation: Evaluation | None, now: datetime) -> SeatRecord:
     """Return the record of a seat that had not ended when its run was stopped."""
-    state = stopped_seat_state(job.state)
-    code = "deadline_exceeded" if state is SeatState.EXPIRED else "canceled"
-    error = SeatError(code=code, message="the run was stopped", retryable=True)
     buried = bury(evaluation, now) if evaluation else None
-    return seat_record(job, index, state, ended_at=now, evaluation=buried, error=error)
+    return seat_record(
+        job,
+        index,
+        stopped_seat_state(job.state),
+        ended_at=now,
+        evaluation=buried,
+        error=stopped_seat_error(job.state),
+    )
+
+
+def stopped_seat_error(run_state: JobState) -> SeatError:
+    """Return why a seat that had not ended when its run was stopped has no answer."""
+    code = "deadline_exceeded" if run_state is JobState.EXPIRED else "canceled"
+    return SeatError(code=code, message="the run was stopped", retryable=True)
 
 
 def _model_returned(record: SeatRecord | None) -> str | None:

@@ -19,6 +19,7 @@ from functions.core.jobs import (
     Job,
     JobState,
     Output,
+    SeatError,
     SeatRecord,
     SeatState,
     Terminal,
@@ -26,7 +27,7 @@ from functions.core.jobs import (
 from functions.core.leases import is_live, own_attempts
 from functions.core.ports import Query
 from functions.services import Services
-from functions.settlement import stopped_seat_state, total
+from functions.settlement import stopped_seat_error, stopped_seat_state, total
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +82,12 @@ class JobStatus:
         if evaluation is not None and is_live(evaluation, self.now):
             return SeatState.RUNNING
         return SeatState.WAITING if self.due_at(index) else SeatState.QUEUED
+
+    def seat_error(self, index: int) -> SeatError | None:
+        """Return why a seat ended without an answer; None while it may still have one."""
+        if (record := self.record(index)) is not None:
+            return record.error
+        return stopped_seat_error(self.job.state) if self.job.state.is_terminal else None
 
     def due_at(self, index: int) -> datetime | None:
         """Return when a seat's retry is due, None when none waits."""
@@ -191,7 +198,7 @@ def timestamp(moment: datetime | None) -> str | None:
 def _seat_view(status: JobStatus, index: int) -> dict[str, Any]:
     seat, record = status.job.seats[index], status.record(index)
     own = [a for a in status.attempts if (a.run, a.seat) == (status.job.run, index)]
-    error = record.error if record else None
+    error = status.seat_error(index)
     return {
         "seat": seat.seat,
         "provider": seat.provider,
