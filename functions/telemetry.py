@@ -7,9 +7,16 @@ JSON string, so no value can forge a second entry.
 import json
 import logging
 import sys
+from contextvars import ContextVar
 from typing import Any
 
 _LOGGER = logging.getLogger("empanel")
+_traceparent: ContextVar[str | None] = ContextVar("traceparent", default=None)
+
+
+def follow(traceparent: str | None) -> None:
+    """Log the W3C trace context with every event of the task that calls this, and of its tasks."""
+    _traceparent.set(traceparent)
 
 
 class JsonFormatter(logging.Formatter):
@@ -23,6 +30,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
         }
         entry |= getattr(record, "fields", {})
+        if (traceparent := _traceparent.get()) is not None:
+            entry["traceparent"] = traceparent
         if record.exc_info:
             entry["stack"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str, ensure_ascii=True)

@@ -6,6 +6,7 @@ from datetime import datetime
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from functions import telemetry
 from functions.acceptance import IdempotencyConflict, accept, find
 from functions.cancellation import cancel
 from functions.core.identities import is_identity, window_of
@@ -45,6 +46,7 @@ async def submit(application: Application, request: Request) -> Response:
         idempotency_key=request.headers.get("idempotency-key"),
         traceparent=request.headers.get("traceparent"),
     )
+    telemetry.follow(submission.traceparent)
     try:
         acceptance = await accept(services, submission)
     except IdempotencyConflict as exc:

@@ -56,6 +56,7 @@ async def evaluate(application: Application, request: Request) -> Response:
     except UnreadableRecord as exc:
         await _record_unreadable(application, body, str(exc))
         return Response(status_code=ACK)
+    telemetry.follow(message.traceparent)
     return Response(status_code=await _evaluated(application, message, body))
 
 

@@ -171,7 +171,6 @@ def test_one_question_takes_no_more_requests_than_its_document_can_hold() -> Non
     assert decision.error.code == "attempts_exhausted"
 
 
-
 def test_an_object_name_without_output_is_kept_for_the_next_claim() -> None:
     """Claims of one epoch store under one name, so that an orphan is found by the next."""
     assert claimed(evaluation(attempt(1), object_name=NAME)).evaluation.object_name == NAME
