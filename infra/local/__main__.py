@@ -86,7 +86,7 @@ async def _demo(keep: bool) -> int:
 def _print_addresses(stack: Stack) -> None:
     info = stack.info
     _say(
-        f"API and console: {info.api}/\n"
+        f"API:             {info.api}\n"
         f"API key:         {info.api_key}\n"
         f"Details:         {stack.folder.info}\n"
         f"Logs:            {stack.folder.logs}\n"
