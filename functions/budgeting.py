@@ -1,9 +1,14 @@
 """The run's request budget in the ledger: reserved before a claim, kept once a request was sent."""
 
-from functions.core.budgets import Reservations, can_bind, key, reserve, unused
-from functions.core.documents import budget_path
-from functions.core.errors import LedgerUnavailable, UnreadableRecord, WriteConflict
-from functions.core.jobs import SCHEMA_VERSION, Attempt, Job
+from functions.core.budgets import Reservations, can_bind, key, reserve, unsent, unused
+from functions.core.documents import (
+    budget_path,
+    evaluation_path,
+    from_snapshot,
+    reservations,
+)
+from functions.core.errors import LedgerUnavailable, WriteConflict
+from functions.core.jobs import SCHEMA_VERSION, Evaluation, Job
 from functions.core.leases import own_attempts
 from functions.core.ports import Create, Snapshot, Update, Write
 from functions.looking import Seen
@@ -29,8 +34,7 @@ async def reserve_request(services: Services, seen: Seen) -> bool:
     wanted = key(seen.index, own[-1].number + 1 if own else 1)
     for number in range(TRIES):
         found, held = await _read(services, job)
-        sent = [attempt.number for attempt in own if attempt.sent]
-        wider = reserve(held - unused(held, seen.index, sent), wanted, cap)
+        wider = reserve(held - unsent(own), wanted, cap)
         if wider is None:
             return False
         if wider == held or await _written(services, found, wider):
@@ -39,34 +43,47 @@ async def reserve_request(services: Services, seen: Seen) -> bool:
     raise LedgerUnavailable(f"{budget_path(job.id, job.run)}: too much contention")
 
 
-async def refund_unsent(
-    services: Services, job: Job, seat: int, attempts: tuple[Attempt, ...]
-) -> None:
+async def refund_unsent(services: Services, job: Job, seat: int) -> None:
     """Give back what a seat that has ended reserved and never sent.
 
-    `attempts` are the seat's own of this run; one whose request certainly never left this process
-    carries `sent` false. What a lost race leaves reserved only makes the budget smaller.
+    A delivery that is late may stand between its reservation and its claim. So the evaluation must
+    not have changed since it was read, and a claim after that finds its reservation gone
+    (`functions.leasing`). What a lost race leaves reserved only makes the budget smaller.
     """
     if not can_bind(job):
         return
-    sent = [attempt.number for attempt in attempts if attempt.sent]
     for _ in range(TRIES):
-        found, held = await _read(services, job)
-        left = held - unused(held, seat, sent)
-        if left == held or await _written(services, found, left):
+        found, held, asked = await _read_both(services, job, seat)
+        state = from_snapshot(Evaluation, asked)
+        if state is None:
+            return
+        own = own_attempts(state, job.id, job.run, seat)
+        left = held - unused(held, seat, own)
+        unchanged = Update(
+            path=asked.path, fields={"token": state.token}, if_updated_at=asked.update_time
+        )
+        if left == held or await _written(services, found, left, unchanged):
             return
 
 
 async def _read(services: Services, job: Job) -> tuple[Snapshot, Reservations]:
     [found] = await services.ledger.get(budget_path(job.id, job.run))
-    names = (found.data or {}).get("reservations", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise UnreadableRecord(f"{found.path}: unreadable field reservations")
-    return found, frozenset(names)
+    return found, reservations(found)
 
 
-async def _written(services: Services, found: Snapshot, held: Reservations) -> bool:
-    """Write the reservations over what was read; False when they have changed since.
+async def _read_both(
+    services: Services, job: Job, seat: int
+) -> tuple[Snapshot, Reservations, Snapshot]:
+    """Return the budget and a seat's evaluation as they were at one moment."""
+    paths = budget_path(job.id, job.run), evaluation_path(job.seats[seat].work_key)
+    found, asked = await services.ledger.get(*paths)
+    return found, reservations(found), asked
+
+
+async def _written(
+    services: Services, found: Snapshot, held: Reservations, *guards: Update
+) -> bool:
+    """Write the reservations over what was read; False when they, or a guard, have changed since.
 
     An ambiguous write counts as changed: reading again tells.
     """
@@ -75,7 +92,7 @@ async def _written(services: Services, found: Snapshot, held: Reservations) -> b
     if not found.exists:
         write = Create(path=found.path, data={"v": SCHEMA_VERSION, **fields})
     try:
-        await services.ledger.commit(write)
+        await services.ledger.commit(write, *guards)
     except (WriteConflict, LedgerUnavailable):
         return False
     return True

@@ -23,7 +23,6 @@ from functions.core.leases import (
     NotDue,
     bury,
     claim,
-    own_attempts,
     under_way,
 )
 from functions.core.ports import Provider, Update
@@ -124,8 +123,7 @@ async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None
 
 async def _ended(services: Services, seen: Seen) -> Delivery:
     """Finish a seat that ended without a call of this pass: what it reserved is free again."""
-    own = own_attempts(seen.evaluation, seen.job.id, seen.job.run, seen.index)
-    await refund_unsent(services, seen.job, seen.index, own)
+    await refund_unsent(services, seen.job, seen.index)
     await close_if_ended(services, seen.job)
     return Delivery.ENDED
 

@@ -8,10 +8,13 @@ import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from functions.core.budgets import can_bind, key
 from functions.core.documents import (
+    budget_path,
     changes,
     evaluation_path,
     from_snapshot,
+    reservations,
     terminal_path,
     to_document,
 )
@@ -70,7 +73,8 @@ async def try_claim(services: Services, seen: Seen, claimant: Claimant) -> Grant
     The commit holds only while the evaluation has the `update_time` of the look, so one of several
     claimants wins and no lock outlives a process that dies. The terminal record is read after it: a
     stop committed before that read lets no request start, a later one is found by the watcher
-    (`functions.stops`). Returns `Granted` for a win, else why not.
+    (`functions.stops`). So is the budget, where one can bind: a late claim may find that the seat
+    has ended and its reservation was given back. Returns `Granted` for a win, else why not.
 
     Raises:
         LedgerUnavailable: it is unknown who holds the lease, or whether the run has ended; nothing
@@ -83,15 +87,22 @@ async def try_claim(services: Services, seen: Seen, claimant: Claimant) -> Grant
     granted = await _commit_claim(services, seen, decision)
     if granted is None:
         return Held(until=seen.now)
+    paths = [terminal_path(claimant.job, claimant.run)]
+    if can_bind(seen.job):
+        paths.append(budget_path(claimant.job, claimant.run))
     try:
-        [terminal] = await services.ledger.get(terminal_path(claimant.job, claimant.run))
+        terminal, *budget = await services.ledger.get(*paths)
     except LedgerUnavailable:
         await give_back(services, granted.lease, "the run's end could not be looked up")
         raise
-    if not terminal.exists:
-        return granted
-    await give_back(services, granted.lease, "the run had ended")
-    return Closed()
+    if terminal.exists:
+        await give_back(services, granted.lease, "the run had ended")
+        return Closed()
+    reserved = key(claimant.seat, granted.lease.attempt.number)
+    if any(reserved not in reservations(found) for found in budget):
+        await give_back(services, granted.lease, "the seat had ended")
+        return Held(until=seen.now)
+    return granted
 
 
 async def _commit_claim(services: Services, seen: Seen, claimed: Claimed) -> Granted | None:

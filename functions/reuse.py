@@ -124,6 +124,7 @@ def _with_orphan(evaluation: Evaluation, found: StoredAnswer, now: datetime) -> 
                 usage=found.output.usage,
                 cost_usd=found.output.cost_usd,
                 model_returned=found.output.model_returned,
+                provider_request_id=found.content.get("request_id"),
             )
             state = end_attempt(state, mended)
     return replace(state, output=found.output)

@@ -2,12 +2,12 @@
 
 A reservation is made before the claim and names the attempt it is for, so one that was made by a
 process that died is used by the next claim of that attempt, not lost. Once a request was sent its
-reservation is never given back.
+reservation is never given back; whoever claims looks again that it is still there.
 """
 
 from collections.abc import Iterable
 
-from functions.core.jobs import Job
+from functions.core.jobs import Attempt, Job
 from functions.core.leases import MAX_INTERRUPTIONS
 
 Reservations = frozenset[str]
@@ -32,7 +32,15 @@ def reserve(held: Reservations, wanted: str, cap: int) -> Reservations | None:
     return held | {wanted} if len(held) < cap else None
 
 
-def unused(held: Reservations, seat: int, sent_numbers: Iterable[int]) -> Reservations:
-    """Return a seat's reservations whose requests were never sent."""
-    sent = {key(seat, number) for number in sent_numbers}
+def unsent(own: Iterable[Attempt]) -> Reservations:
+    """Return the reservations of attempts whose requests certainly never left: that stays so."""
+    return frozenset(key(a.seat, a.number) for a in own if not a.sent)
+
+
+def unused(held: Reservations, seat: int, own: Iterable[Attempt]) -> Reservations:
+    """Return a seat's reservations whose requests were not sent, as far as `own` tells.
+
+    Others may be about to claim with one that has no attempt yet.
+    """
+    sent = {key(a.seat, a.number) for a in own if a.sent}
     return frozenset(name for name in held if name.startswith(f"{seat}.") and name not in sent)

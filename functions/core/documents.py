@@ -44,6 +44,18 @@ def budget_path(job: str, run: int) -> str:
     return f"budgets/{job}.{run}"
 
 
+def reservations(snapshot: Snapshot) -> frozenset[str]:
+    """Return the attempts that a run's request budget has reserved, none where it has no document.
+
+    Raises:
+        UnreadableRecord: the field is wrong; names the path.
+    """
+    names = (snapshot.data or {}).get("reservations", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UnreadableRecord(f"{snapshot.path}: unreadable field reservations")
+    return frozenset(names)
+
+
 def stop_path(job: str, run: int) -> str:
     """Return the path of the marker that a run was stopped."""
     return f"stops/{job}.{run}"

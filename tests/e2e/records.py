@@ -92,6 +92,12 @@ class BucketReader:
         response = await self._client.get(self._url, params={"prefix": prefix})
         return {item["name"] for item in response.raise_for_status().json().get("items", [])}
 
+    async def created(self, prefix: str = "") -> dict[str, str]:
+        """When each object below a prefix was created, as RFC 3339 text."""
+        response = await self._client.get(self._url, params={"prefix": prefix})
+        items = response.raise_for_status().json().get("items", [])
+        return {item["name"]: item["timeCreated"] for item in items}
+
     async def read(self, uri: str) -> bytes:
         """The bytes of the object that a `gs://` address names."""
         name = uri.removeprefix(f"gs://{self._bucket}/")

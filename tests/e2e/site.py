@@ -98,14 +98,19 @@ class Site:
 
 @asynccontextmanager
 async def open_site(
-    hosts: EmulatorHosts,
+    hosts: EmulatorHosts | None,
     folder: Path,
     *,
     latency_seconds: float = 0.05,
+    jitter: float = 0.2,
+    evaluate_processes: int = 1,
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Site]:
-    """A stack in a project of its own, short-timed, for the length of the block."""
-    async with StubProvider(latency_seconds=latency_seconds, jitter=0.2, seed=1) as stub:
+    """A stack in a project of its own, short-timed, for the length of the block.
+
+    Without `hosts` it has emulators of its own as well, for tests that stop them.
+    """
+    async with StubProvider(latency_seconds=latency_seconds, jitter=jitter, seed=1) as stub:
         options = StackOptions(
             folder=folder / ".local",
             project=f"e2e-{secrets.token_hex(4)}",
@@ -113,6 +118,7 @@ async def open_site(
             model=False,
             embedded=False,
             emulators=hosts,
+            evaluate_processes=evaluate_processes,
         )
         async with (
             Stack(options) as stack,

@@ -15,6 +15,7 @@ async def until(
     *,
     what: str,
     timeout_seconds: float = 30.0,
+    look_seconds: float = POLL_SECONDS,
 ) -> T:
     """Look again and again until what is seen holds, and return it.
 
@@ -26,5 +27,5 @@ async def until(
     while not holds(seen := await look()):
         if loop.time() > deadline:
             raise TimeoutError(f"{what}: not so after {timeout_seconds:g} s, last seen: {seen!r}")
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(look_seconds)
     return seen
