@@ -1,7 +1,8 @@
 """The state machine, run: it finds nothing in the code as it is, and each seeded mistake.
 
-`EMPANEL_EXAMPLES` sets the number of examples, for the long run; without it the examples are the
-same in every run. Each seeded mistake is one that systems of this kind are known for.
+The short run takes the same examples each time, the long one (`make test-long`) 10,000 new ones, or
+as many as `EMPANEL_EXAMPLES` says. Each seeded mistake is one that systems of this kind are known
+for. There is no replay yet, so a double dispatch at a replay is not among them.
 """
 
 import asyncio
@@ -46,14 +47,19 @@ from tests.faults.machine import EmpanelMachine
 from tests.faults.town import InstanceClock, Town
 from tests.virtual_loop import LoopClock
 
-LONG = int(os.environ.get("EMPANEL_EXAMPLES", "0"))
-EXAMPLES, STEPS = LONG or 250, 40
+LONG = int(os.environ.get("EMPANEL_EXAMPLES", "10000"))
+EXAMPLES, STEPS = 250, 40
 EMULATED = 12
 UNTIL_FOUND = 1500
 
 
-def run(machine: type[EmpanelMachine], examples: int, *, report: bool = True) -> None:
-    """Run a machine; without `report` the first failure counts, and is not made smaller."""
+def run(
+    machine: type[EmpanelMachine], examples: int, *, report: bool = True, fresh: bool = False
+) -> None:
+    """Run a machine, on new examples when they are to be `fresh`.
+
+    Without `report` the first failure counts, and is not made smaller.
+    """
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -61,7 +67,7 @@ def run(machine: type[EmpanelMachine], examples: int, *, report: bool = True) ->
             stateful_step_count=STEPS,
             deadline=None,
             database=None,
-            derandomize=not LONG,
+            derandomize=not fresh,
             print_blob=True,
             phases=[Phase.generate, Phase.shrink] if report else [Phase.generate],
             suppress_health_check=list(HealthCheck),
@@ -80,6 +86,12 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_invariants_hold_in_any_order_of_events() -> None:
     """Whatever clients, time, providers and crashes do, in any order, no invariant breaks."""
     run(EmpanelMachine, EXAMPLES)
+
+
+@pytest.mark.long
+def test_the_invariants_hold_in_many_new_orders_of_events() -> None:
+    """The same with examples that nobody has seen before."""
+    run(EmpanelMachine, LONG, fresh=True)
 
 
 def test_the_invariants_hold_on_the_emulator(emulator_hosts: EmulatorHosts) -> None:
@@ -106,7 +118,7 @@ def test_the_invariants_hold_on_the_emulator(emulator_hosts: EmulatorHosts) -> N
             finally:
                 super().close()
 
-    run(EmulatedMachine, max(EMULATED, LONG // 50))
+    run(EmulatedMachine, EMULATED)
 
 
 class OverwritingObjects(MemoryObjects):
