@@ -20,7 +20,6 @@ from functions.core.errors import ConfigurationError
 from functions.providers import registry
 
 SOURCE = Path(__file__).resolve().parent.parent / "main.py"
-THREAD_SWITCH_SECONDS = 0.0005  # a tenth of Python's own: uploads in threads wait less for the loop
 SETTLE_SECONDS = 1.5  # from the last cut to the last answer; Cloud Run kills 10 s after SIGTERM
 
 
@@ -54,7 +53,6 @@ class Server(uvicorn.Server):
 def main() -> None:
     """Serve the target in FUNCTION_TARGET on PORT until SIGTERM or SIGINT."""
     telemetry.configure()
-    sys.setswitchinterval(THREAD_SWITCH_SECONDS)
     target = os.environ.get("FUNCTION_TARGET", "")
     try:
         settings = _checked(target)

@@ -1,7 +1,9 @@
 """The push and scheduler targets: verify the caller, decode the envelope, acknowledge.
 
-The one acknowledgement table of Empanel is `STATUS_OF` with the exceptions in `_evaluated`. A
-provider's trouble is never answered with an error: push backoff would slow every message.
+What a delivery came to is mapped to a status by `STATUS_OF`, an outage to a nack by `_evaluated`. A
+message nobody can read is recorded and acknowledged; what cannot be recorded, and everything
+unexpected, is answered with an error by `functions.web.routing`, and so comes again. A provider's
+trouble is never answered with an error: push backoff would slow every message.
 """
 
 import asyncio

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from functions.core.jobs import JobState, Outcome, SeatState
+from functions.core.retries import backoff_seconds
 from functions.core.verdicts import CallRequest, ProviderAnswer
 from tests.faults.fakes import Reply, failure
 from tests.faults.invariants import broken
@@ -193,7 +194,9 @@ async def test_a_retryable_failure_is_asked_max_attempts_times() -> None:
     assert [attempt.outcome for attempt in record.attempts] == [Outcome.RETRYABLE] * 3
     waits = [later - earlier for earlier, later in pairwise(sent_at)]
     assert len(waits) == 2
-    assert waits[1] >= waits[0] + 0.9  # one second more, less the rounding of a look
+    first, second = (backoff_seconds(number) + world.provider.seconds for number in (1, 2))
+    assert waits[0] >= first
+    assert waits[1] >= second >= first + 1.0
 
 
 async def test_a_hint_is_waited_for() -> None:
