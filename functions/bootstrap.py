@@ -17,13 +17,16 @@ from functions.adapters.gcs import GcsObjects
 from functions.adapters.pubsub import PubsubPublisher
 from functions.adapters.tokens import TokenVerifier
 from functions.config import Settings
-from functions.core.ports import Clock, Ledger, Objects, Provider, Publisher
+from functions.core.ports import Clock, Ledger, Objects, PriceBook, Provider, Publisher
 from functions.inflight import InFlight, Slots
 from functions.providers import registry
+from functions.providers.prices import UnknownPrices
 from functions.services import Services
 from functions.stops import StopWatcher
 from functions.web.application import Application
 from functions.web.authentication import KeyRing
+
+UNKNOWN_PRICES = UnknownPrices()
 
 _applications: dict[asyncio.AbstractEventLoop, Application] = {}
 
@@ -76,6 +79,7 @@ def wire(
     objects: Objects,
     publisher: Publisher,
     providers: Mapping[str, Provider],
+    prices: PriceBook = UNKNOWN_PRICES,
     new_id: Callable[[], str] = lambda: secrets.token_hex(16),
     jitter: Callable[[], float] = random.random,
 ) -> Services:
@@ -87,6 +91,7 @@ def wire(
         objects=objects,
         publisher=publisher,
         providers=providers,
+        prices=prices,
         clock=clock,
         inflight=inflight,
         slots=Slots(providers, waiting=settings.waiting_slots, closing=inflight.ending),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from functions.config import Settings
-from functions.core.ports import Clock, Ledger, Objects, Provider, Publisher
+from functions.core.ports import Clock, Ledger, Objects, PriceBook, Provider, Publisher
 from functions.inflight import InFlight, Slots
 
 
@@ -20,6 +20,7 @@ class Services:
     objects: Objects
     publisher: Publisher
     providers: Mapping[str, Provider]
+    prices: PriceBook
     clock: Clock
     inflight: InFlight
     slots: Slots

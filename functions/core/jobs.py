@@ -60,12 +60,18 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """Tokens of one provider answer; cached and reasoning tokens are parts of the totals."""
+    """Tokens of one provider answer.
+
+    `input_tokens` are all input, those read from a cache (`cached_tokens`) and written to one
+    (`cache_write_tokens`) included; `output_tokens` are all that is billed as output, reasoning
+    included. A dialect adds up what its vendor counts apart.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

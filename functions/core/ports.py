@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Protocol
 
+from functions.core.jobs import Usage
 from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
 
 Fields = Mapping[str, Any]
@@ -198,8 +199,27 @@ class Provider(Protocol):
         """How many calls of this process may be in flight at once."""
         ...
 
+    @property
+    def pause_scope(self) -> str:
+        """Name of endpoint and key, without giving the key away: with a model, what a hint pauses."""
+        ...
+
     async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:
         """Ask once. Cancelling the call closes its connection."""
+        ...
+
+
+class PriceBook(Protocol):
+    """What calls cost, in US dollars. An unknown model or price is None, never 0."""
+
+    def cost_usd(self, provider: str, model: str, usage: Usage, at: datetime) -> float | None:
+        """Return what a call with this usage cost at that time."""
+        ...
+
+    def estimate_usd(
+        self, provider: str, model: str, *, input_tokens: int, output_tokens: int, at: datetime
+    ) -> float | None:
+        """Return the most that a call with at most these tokens costs: no discount for caching."""
         ...
 
 

@@ -6,6 +6,7 @@ A verdict is never repaired: no clamping, no guessing from prose, no closing of 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from functions.core.jobs import Usage
@@ -23,7 +24,8 @@ class CallRequest:
     """One question for one provider.
 
     `schema` is the full JSON Schema of the answer; a dialect sends the part its vendor accepts.
-    `parameters` holds only what the caller gave.
+    `parameters` holds only what the caller gave. `attempt_key` names the attempt, the same at every
+    sending of it; it goes to endpoints whose configuration names an idempotency header.
     """
 
     model: str
@@ -31,6 +33,7 @@ class CallRequest:
     user: str
     schema: Mapping[str, Any]
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    attempt_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +54,8 @@ class CallFailure:
     `code` is a seat or attempt code of the interface document. `sent` is False only when the
     request certainly never reached the provider. `http_status` is that of a whole response, None
     when none arrived. `hint_seconds` is the provider's own wish, as read. `message` is bounded and
-    holds no secret. `should_retry` is what the `x-should-retry` header says.
+    holds no secret. `should_retry` is what the `x-should-retry` header says. `until` is when a
+    quota or limit that is used up is free again, where the vendor says or documents it.
     """
 
     code: str
@@ -63,6 +67,7 @@ class CallFailure:
     model_returned: str | None = None
     request_id: str | None = None
     should_retry: bool | None = None
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

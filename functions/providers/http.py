@@ -9,6 +9,7 @@ the timeouts here bound its parts. Cancellation closes the socket, so that the p
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -85,6 +86,12 @@ class HttpProvider:
     def concurrency(self) -> int:
         """How many calls of this process may be in flight at once."""
         return self._endpoint.concurrency
+
+    @property
+    def pause_scope(self) -> str:
+        """Digest of endpoint and key: what a hint pauses, together with a model."""
+        key = self._endpoint.api_key or ""
+        return hashlib.sha256(f"{self._digest}\n{key}".encode()).hexdigest()[:32]
 
     async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:
         """Ask once. Every failure is a value; only cancellation leaves as an exception."""

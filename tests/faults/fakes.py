@@ -74,6 +74,7 @@ class FakeProvider:
         self.name = "fake"
         self.endpoint = ENDPOINT
         self.concurrency = 64
+        self.pause_scope = "fake-key"
         self.seconds = 1.0
         self.sent: Counter[str] = Counter()
         self.unusable: Counter[str] = Counter()

@@ -245,6 +245,10 @@ class DyingProvider:
     def concurrency(self) -> int:
         return self.inner.concurrency
 
+    @property
+    def pause_scope(self) -> str:
+        return self.inner.pause_scope
+
     async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:
         return await self.process.through("call", lambda: self.inner.call(request), _no_answer)
 

@@ -25,6 +25,7 @@ class Scripted:
     name = "fake"
     endpoint = "e"
     concurrency = 1
+    pause_scope = "scripted"
 
     def __init__(self, reply: Any = None) -> None:
         self.reply = reply
