@@ -55,7 +55,7 @@ async def test_jobs_that_wait_for_one_refusal_share_it(site: Site) -> None:
 
 @pytest.mark.parametrize("tries", [4, pytest.param(6, marks=pytest.mark.long)])
 async def test_one_jobs_single_try_does_not_limit_another(site: Site, tries: int) -> None:
-    """503 for ever: the job with one try stops at the first answer, the other at its own limit.
+    """503 for ever: the job with one try makes no second request, the other goes to its own limit.
 
     The tries of both count for both while they wait for the same evaluation (see
     `infra/decisions/2026-11-29-failures-are-read-off-attempts.md`): together they make as many
@@ -68,13 +68,12 @@ async def test_one_jobs_single_try_does_not_limit_another(site: Site, tries: int
         site.accepted(_labeled(label, 0, policy={"max_attempts": 1})),
         site.accepted(_labeled(label, 1, policy={"max_attempts": tries})),
     )
-    [one] = await site.ended(hasty)
-    assert await site.requests(label) == 1
-    [other] = await site.ended(patient, timeout_seconds=90)
+    one, other = await site.ended(hasty, patient, timeout_seconds=90)
     assert [job["seats"][0]["error"]["code"] for job in (one, other)] == ["attempts_exhausted"] * 2
     assert await site.requests(label) == tries
-    attempts = [*await site.attempts(hasty), *await site.attempts(patient)]
-    assert [a["outcome"] for a in attempts] == ["retryable"] * tries
+    own, others = await site.attempts(hasty), await site.attempts(patient)
+    assert len(own) <= 1
+    assert [attempt["outcome"] for attempt in [*own, *others]] == ["retryable"] * tries
 
 
 async def test_deliveries_of_one_message_at_once_make_one_call(site: Site) -> None:
