@@ -70,7 +70,7 @@ class Site:
         found: list[Json] = (await self.read(f"/v1/jobs/{job}/attempts"))["attempts"]
         return found
 
-    async def ended(self, *jobs: str, timeout_seconds: float = 30.0) -> list[Json]:
+    async def ended(self, *jobs: str, timeout_seconds: float = 60.0) -> list[Json]:
         """Wait until every job is terminal; the jobs as they are then."""
         return [
             await until(
