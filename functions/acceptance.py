@@ -3,23 +3,30 @@
 The create is the whole guard: whoever asks again under the same identity finds the job there.
 """
 
-import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from functions import telemetry
 from functions.core.documents import from_snapshot, job_path, to_document
-from functions.core.errors import EmpanelError, LedgerUnavailable, PublishFailed, WriteConflict
-from functions.core.identities import decision_id, digest, job_id, shard_of, window_of, work_key
+from functions.core.errors import EmpanelError, LedgerUnavailable, WriteConflict
+from functions.core.identities import (
+    decision_id,
+    digest,
+    job_id,
+    shard_of,
+    window_of,
+    work_key,
+)
 from functions.core.jobs import Digests, Inputs, Job, Seat
-from functions.core.ports import SERVER_TIME, Create, Update
+from functions.core.ports import SERVER_TIME, Create
 from functions.core.prompts import PROMPT_DIGEST
 from functions.core.submissions import Submission
-from functions.dispatch import dispatch
+from functions.dispatch import start
 from functions.inputs import inline_inputs, store_inputs
 from functions.services import Services
+from functions.tenant_days import DaySpent, commit_reserved, ensure_room, wanted_day
+from functions.worst_cases import CostRefused, check_cost, priced
 
-DISPATCH_SECONDS = 5.0  # what a caller waits for the topic; repair publishes what it did not take
 POLICY_REVISION = "2026-11-29"  # date of the last change to the rules of retry, lease and close
 
 
@@ -46,20 +53,38 @@ async def accept(services: Services, submission: Submission) -> Acceptance:
     The answer may be given as soon as this returns: a message that was not published is found by
     repair through the job's `check_at`.
 
+    A job that is known is returned whatever prices and caps have become since.
+
     Raises:
         IdempotencyConflict: the identity belongs to another request.
+        CostRefused: a cap on cost could not be kept; nothing is stored.
+        DaySpent: the tenant's day has no room; nothing is recorded.
         LedgerUnavailable, ObjectsUnavailable: nothing certain is recorded; ask again.
     """
-    draft = _draft(services, submission)
+    draft = _reserving(services, draft_job(services, submission), submission)
+    try:
+        check_cost(services, draft)
+        await ensure_room(services, draft.tenant, draft.day)
+        acceptance = await _store(services, draft, submission)
+    except (CostRefused, DaySpent):
+        if (known := await _known(services, draft)) is None:
+            raise
+        return known
+    if acceptance.created:
+        job = acceptance.job
+        await start(services, job, range(len(job.seats)), acceptance.update_time)
+    return acceptance
+
+
+async def _store(services: Services, draft: Job, submission: Submission) -> Acceptance:
+    """Record the job, after everything that it refers to."""
     inputs = inline_inputs(submission.facts, submission.rubric)
     if inputs is None:
         if (known := await _known(services, draft)) is not None:
             return known
         inputs = await store_inputs(services, draft.tenant, submission.facts, submission.rubric)
-    acceptance = await _record(services, replace(draft, inputs=inputs))
-    if acceptance.created:
-        await _dispatch(services, acceptance)
-    return acceptance
+    await services.windows.ensure(services.clock.now(), draft.tenant, draft.window)
+    return await _record(services, replace(draft, inputs=inputs))
 
 
 async def find(services: Services, tenant: str, job: str) -> Job | None:
@@ -74,7 +99,8 @@ async def find(services: Services, tenant: str, job: str) -> Job | None:
     return record if record is not None and record.tenant == tenant else None
 
 
-def _draft(services: Services, submission: Submission) -> Job:
+def draft_job(services: Services, submission: Submission) -> Job:
+    """Return the job that a request would make now: nothing is stored, nothing reserved."""
     now = services.clock.now()
     digests = _digests(submission)
     identity = job_id(
@@ -94,21 +120,32 @@ def _draft(services: Services, submission: Submission) -> Job:
         owner=submission.owner,
         labels=dict(submission.labels),
         label_pairs=tuple(f"{key}:{value}" for key, value in sorted(submission.labels.items())),
+        input_digests=(digests.facts, digests.rubric),
         window=window,
         submitted_at=now,
         expire_at=now + timedelta(days=services.settings.retention_days),
         inputs=Inputs(),
         traceparent=submission.traceparent,
+        notify_url=submission.notify_url,
         run_window=window,
         run_at=now,
         deadline_at=now + timedelta(seconds=submission.policy.deadline_seconds),
-        check_at=_first_check(services, now, submission.policy.deadline_seconds),
+        check_at=first_check(services, now, submission.policy.deadline_seconds),
         check_seconds=int(services.settings.repair_seconds),
         shard=shard_of(identity),
     )
 
 
-def _first_check(services: Services, now: datetime, deadline_seconds: float) -> datetime:
+def _reserving(services: Services, draft: Job, submission: Submission) -> Job:
+    """Return the draft with what it may cost and what it reserves, where anything is capped."""
+    caps = services.settings.tenant_caps.of(draft.tenant)
+    if draft.policy.max_cost_usd is not None or caps.nano_usd is not None:
+        draft = replace(draft, seats=priced(services, draft, submission))
+    day = wanted_day(services, draft.tenant, draft.policy, draft.seats, draft.submitted_at)
+    return replace(draft, day=day)
+
+
+def first_check(services: Services, now: datetime, deadline_seconds: float) -> datetime:
     """Return when repair looks first; never later than the deadline."""
     return now + timedelta(seconds=min(services.settings.repair_seconds, deadline_seconds))
 
@@ -161,8 +198,9 @@ def _seats(services: Services, submission: Submission, digests: Digests) -> tupl
 
 async def _record(services: Services, draft: Job) -> Acceptance:
     document = to_document(draft) | {"run_at": SERVER_TIME}
+    create = Create(path=job_path(draft.id), data=document)
     try:
-        committed = await services.ledger.commit(Create(path=job_path(draft.id), data=document))
+        committed = await commit_reserved(services, draft.tenant, draft.day, create)
     except (WriteConflict, LedgerUnavailable):
         return await _already_recorded(services, draft)
     telemetry.event("job accepted", job=draft.id, owner=draft.owner, seats=len(draft.seats))
@@ -197,24 +235,3 @@ async def _known(services: Services, draft: Job) -> Acceptance | None:
         raise IdempotencyConflict(job)
     mine = job.submitted_at == draft.submitted_at
     return Acceptance(job=job, created=mine, update_time=found.update_time or found.read_time)
-
-
-async def _dispatch(services: Services, acceptance: Acceptance) -> None:
-    job = acceptance.job
-    try:
-        async with asyncio.timeout(DISPATCH_SECONDS):
-            await dispatch(services, job, range(len(job.seats)))
-    except (PublishFailed, TimeoutError) as exc:
-        telemetry.warning("dispatch failed, left to repair", job=job.id, error=str(exc)[:300])
-        await _check_soon(services, acceptance)
-
-
-async def _check_soon(services: Services, acceptance: Acceptance) -> None:
-    """Let repair look at once; when that fails too, the first check stands."""
-    fields = {"check_at": services.clock.now()}
-    job = acceptance.job
-    update = Update(path=job_path(job.id), fields=fields, if_updated_at=acceptance.update_time)
-    try:
-        await services.ledger.commit(update)
-    except (WriteConflict, LedgerUnavailable) as exc:
-        telemetry.warning("check not moved", job=job.id, error=type(exc).__name__)

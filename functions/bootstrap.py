@@ -16,15 +16,21 @@ from functions.adapters.firestore import FirestoreLedger
 from functions.adapters.gcs import GcsObjects
 from functions.adapters.pubsub import PubsubPublisher
 from functions.adapters.tokens import TokenVerifier
+from functions.adapters.webhook import HttpWebhooks
 from functions.config import Settings
-from functions.core.ports import Clock, Ledger, Objects, PriceBook, Provider, Publisher
+from functions.core.ports import Clock, Ledger, Objects, PriceBook, Provider, Publisher, Webhooks
+from functions.hosts import HostSlots
 from functions.inflight import InFlight, Slots
+from functions.pauses import Pauses
 from functions.providers import registry
-from functions.providers.prices import UnknownPrices
+from functions.providers.http import HttpProvider
+from functions.providers.prices import GenaiPrices, UnknownPrices
 from functions.services import Services
+from functions.sightings import Sightings
 from functions.stops import StopWatcher
 from functions.web.application import Application
 from functions.web.authentication import KeyRing
+from functions.windows import Windows
 
 UNKNOWN_PRICES = UnknownPrices()
 
@@ -56,19 +62,24 @@ def build_application(environ: Mapping[str, str]) -> Application:
     """
     settings = config.load(environ)
     clock = SystemClock()
+    providers = registry.load(environ, concurrency=settings.provider_concurrency)
     services = wire(
         settings,
         clock=clock,
         ledger=FirestoreLedger(
             settings.project, emulator_host=settings.firestore_emulator, clock=clock
         ),
-        objects=GcsObjects(
-            settings.bucket, project=settings.project, emulator_host=settings.storage_emulator
-        ),
+        objects=GcsObjects(settings.bucket, emulator_host=settings.storage_emulator),
         publisher=PubsubPublisher(settings.project, emulator_host=settings.pubsub_emulator),
-        providers=registry.load(environ, concurrency=settings.provider_concurrency),
+        providers=providers,
+        prices=price_book(providers),
     )
     return assemble(services)
+
+
+def price_book(providers: Mapping[str, HttpProvider]) -> PriceBook:
+    """Return the prices of configured providers: their own, else the data set's."""
+    return GenaiPrices({name: provider.configuration for name, provider in providers.items()})
 
 
 def wire(
@@ -80,11 +91,13 @@ def wire(
     publisher: Publisher,
     providers: Mapping[str, Provider],
     prices: PriceBook = UNKNOWN_PRICES,
+    webhooks: Webhooks | None = None,
     new_id: Callable[[], str] = lambda: secrets.token_hex(16),
     jitter: Callable[[], float] = random.random,
 ) -> Services:
-    """Return the services over any adapters."""
-    inflight = InFlight(StopWatcher(ledger, clock).watch)
+    """Return the services over any adapters; webhooks are real unless others are given."""
+    stops, pauses = StopWatcher(ledger, clock), Pauses(ledger, clock, jitter)
+    inflight = InFlight(lambda calls: _watch(stops, pauses, calls))
     return Services(
         settings=settings,
         ledger=ledger,
@@ -92,12 +105,25 @@ def wire(
         publisher=publisher,
         providers=providers,
         prices=prices,
+        webhooks=webhooks
+        or HttpWebhooks(settings.webhook_secrets, allow_loopback=settings.webhook_loopback),
+        sightings=Sightings(ledger, clock),
         clock=clock,
         inflight=inflight,
         slots=Slots(providers, waiting=settings.waiting_slots, closing=inflight.ending),
+        hosts=HostSlots(waiting=settings.waiting_slots),
+        pauses=pauses,
+        windows=Windows(ledger, settings.retention_days),
         new_id=new_id,
         jitter=jitter,
     )
+
+
+async def _watch(stops: StopWatcher, pauses: Pauses, inflight: InFlight) -> None:
+    """Look for both beside the calls in flight; a slow look for pauses delays none for stops."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stops.watch(inflight))
+        group.create_task(pauses.watch())
 
 
 def assemble(services: Services) -> Application:

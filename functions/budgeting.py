@@ -1,6 +1,22 @@
-"""The run's request budget in the ledger: reserved before a claim, kept once a request was sent."""
+"""The run's budget in the ledger: reserved before a claim, trued up after the call.
 
-from functions.core.budgets import Reservations, can_bind, key, reserve, unsent, unused
+    reserve the worst case -> claim -> look that it is still reserved -> call -> real cost
+
+A process that dies anywhere in between leaves the worst case reserved: the safe side. The next
+delivery of the seat makes it right.
+"""
+
+from functions.core.budgets import (
+    Caps,
+    Reservations,
+    budget_of,
+    can_bind,
+    in_usd,
+    key,
+    reserve,
+    settled,
+    unused,
+)
 from functions.core.documents import (
     budget_path,
     evaluation_path,
@@ -14,37 +30,69 @@ from functions.core.ports import Create, Snapshot, Update, Write
 from functions.looking import Seen
 from functions.services import Services
 
-TRIES = 20
+TRIES = 60  # fifty seats may reserve at once, and each round of conflicts has one winner
 PAUSE_SECONDS = 0.02
+LONGEST_PAUSE_SECONDS = 0.5
 
 
-async def reserve_request(services: Services, seen: Seen) -> bool:
-    """Reserve the seat's next attempt; False when the run's budget is spent.
+async def reserve_attempt(services: Services, seen: Seen) -> str | None:
+    """Reserve the seat's next attempt; else return why the run's budget has no room for it.
 
     Safe to repeat: the same attempt reserves once.
 
     Raises:
         LedgerUnavailable: no certain answer, or too much contention; nothing may be sent.
     """
-    job = seen.job
-    cap = job.policy.max_requests
-    if cap is None or not can_bind(job):
-        return True
+    job, caps = seen.job, budget_of(seen.job)
+    if not caps.any:
+        return None
     own = own_attempts(seen.evaluation, job.id, job.run, seen.index)
     wanted = key(seen.index, own[-1].number + 1 if own else 1)
+    worst = job.seats[seen.index].worst_nano_usd or 0
     for number in range(TRIES):
         found, held = await _read(services, job)
-        wider = reserve(held - unsent(own), wanted, cap)
+        known = settled(held, own)
+        wider = reserve(known, wanted, worst, caps)
         if wider is None:
-            return False
+            return _no_room(known, worst, caps)
         if wider == held or await _written(services, found, wider):
-            return True
-        await services.clock.sleep(PAUSE_SECONDS * (1 + number) * (1 + services.jitter()))
+            return None
+        await _pause(services, number)
     raise LedgerUnavailable(f"{budget_path(job.id, job.run)}: too much contention")
 
 
+def _no_room(held: Reservations, worst: int, caps: Caps) -> str:
+    if caps.requests is not None and len(held) >= caps.requests:
+        return f"the run's {caps.requests} requests are spent or reserved"
+    taken, cap = in_usd(sum(held.values())), in_usd(caps.nano_usd or 0)
+    return (
+        f"{taken:.6f} of the run's {cap:.6f} USD are spent or reserved, and an attempt may cost"
+        f" {in_usd(worst):.6f}"
+    )
+
+
+async def true_up(services: Services, job: Job, seat: int) -> None:
+    """Let a seat's attempts hold what they really cost, as far as that is known.
+
+    Done after a call, so that others find the room. What is not done here for want of an answer is
+    done by the next look at the seat, or never: the worst case stays reserved then.
+    """
+    if budget_of(job).nano_usd is None:
+        return
+    for number in range(TRIES):
+        try:
+            found, held, asked = await _read_both(services, job, seat)
+        except LedgerUnavailable:
+            return
+        state = from_snapshot(Evaluation, asked)
+        known = settled(held, own_attempts(state, job.id, job.run, seat))
+        if known == held or await _written(services, found, known):
+            return
+        await _pause(services, number)
+
+
 async def refund_unsent(services: Services, job: Job, seat: int) -> None:
-    """Give back what a seat that has ended reserved and never sent.
+    """Give back what a seat that has ended reserved and never sent, and what it did not cost.
 
     A delivery that is late may stand between its reservation and its claim. So the evaluation must
     not have changed since it was read, and a claim after that finds its reservation gone
@@ -52,18 +100,26 @@ async def refund_unsent(services: Services, job: Job, seat: int) -> None:
     """
     if not can_bind(job):
         return
-    for _ in range(TRIES):
+    for number in range(TRIES):
         found, held, asked = await _read_both(services, job, seat)
         state = from_snapshot(Evaluation, asked)
         if state is None:
             return
         own = own_attempts(state, job.id, job.run, seat)
-        left = held - unused(held, seat, own)
+        given_back = unused(held, seat, own)
+        left = {name: nano for name, nano in settled(held, own).items() if name not in given_back}
         unchanged = Update(
             path=asked.path, fields={"token": state.token}, if_updated_at=asked.update_time
         )
         if left == held or await _written(services, found, left, unchanged):
             return
+        await _pause(services, number)
+
+
+async def _pause(services: Services, number: int) -> None:
+    """Wait before the next try, longer each time, and not in step with the others."""
+    seconds = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * (1 + number))
+    await services.clock.sleep(seconds * (1 + services.jitter()))
 
 
 async def _read(services: Services, job: Job) -> tuple[Snapshot, Reservations]:
@@ -87,7 +143,11 @@ async def _written(
 
     An ambiguous write counts as changed: reading again tells.
     """
-    fields = {"reservations": sorted(held), "requests": len(held)}
+    fields = {
+        "reservations": dict(held),
+        "requests": len(held),
+        "reserved_nano_usd": sum(held.values()),
+    }
     write: Write = Update(path=found.path, fields=fields, if_updated_at=found.update_time)
     if not found.exists:
         write = Create(path=found.path, data={"v": SCHEMA_VERSION, **fields})

@@ -1,14 +1,14 @@
 """The provider call under a lease: bounded by a deadline, by the lease, and by a cut.
 
-claim -> [ call | lease renewal | cut ] -> answer -> store -> settle
-         one task group; the first end      not cut any more: it is paid for
+claim -> [ call | lease renewal | cut ] -> answer, stored -> settle
+         one task group; the first end     not cut any more: it is paid for
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from functions import telemetry
 from functions.core.errors import LedgerUnavailable, ObjectsUnavailable
@@ -76,30 +76,77 @@ async def kept(services: Services, lease: Lease) -> AsyncIterator[KeptLease]:
         await holding.stop()
 
 
+class Exchange(Generic[T]):
+    """A request and what is done with its answer, in one task: no turn of the loop lies between.
+
+    An answer that has arrived and is not stored yet is what a dying process loses.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        request: CallRequest,
+        keep: Callable[[ProviderAnswer], Awaitable[T]],
+    ) -> None:
+        self.answered = False
+        self._task = asyncio.create_task(self._run(provider, request, keep), name="exchange")
+
+    async def _run(
+        self,
+        provider: Provider,
+        request: CallRequest,
+        keep: Callable[[ProviderAnswer], Awaitable[T]],
+    ) -> T | CallFailure:
+        answer = await provider.call(request)
+        if isinstance(answer, CallFailure):
+            return answer
+        self.answered = True
+        return await keep(answer)
+
+    async def result(self) -> T | CallFailure:
+        """Wait for the end of it; a cancellation ends the waiting only."""
+        return await asyncio.shield(self._task)
+
+    async def close(self) -> None:
+        """End a request without an answer; else wait until the answer, paid for, is kept."""
+        if not self.answered:
+            self._task.cancel()
+        await asyncio.wait([self._task])
+
+
 async def ask(
     provider: Provider,
     request: CallRequest,
     *,
+    keep: Callable[[ProviderAnswer], Awaitable[T]],
     lease: KeptLease,
     call: Call,
     deadline_seconds: float,
-) -> ProviderAnswer | CallFailure | Cut:
-    """Send the request once; the deadline, a cut or a lost lease closes its connection.
+) -> T | CallFailure | Cut:
+    """Send the request once and return what `keep` makes of its answer.
 
-    A call that runs into the deadline was sent: it counts as paid for, whatever the provider did.
+    Until the answer is there, the deadline, a cut or a lost lease closes its connection; from then
+    on none of them ends anything. A call that runs into the deadline was sent: it counts as paid
+    for, whatever the provider did.
     """
+    exchange = Exchange(provider, request, keep)
     try:
         async with asyncio.timeout(deadline_seconds), asyncio.TaskGroup() as group:
             guards = [group.create_task(lease.wait_lost()), group.create_task(call.wait_cut())]
-            answer = await provider.call(request)
+            result = await exchange.result()
             for guard in guards:
                 guard.cancel()
-        return answer
-    except TimeoutError:
-        message = f"no answer within {deadline_seconds:g} s"
-        return CallFailure(code="timeout", message=message, sent=True)
-    except BaseExceptionGroup as ended:
+        return result
+    except (TimeoutError, BaseExceptionGroup) as exc:
+        ended = exc
+    finally:
+        await exchange.close()
+    if exchange.answered:
+        return await exchange.result()
+    if isinstance(ended, BaseExceptionGroup):
         return Cut(code=_cut_code(ended))
+    message = f"no answer within {deadline_seconds:g} s"
+    return CallFailure(code="timeout", message=message, sent=True)
 
 
 def _cut_code(ended: BaseExceptionGroup[BaseException]) -> str:

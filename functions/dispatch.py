@@ -4,15 +4,26 @@ Published only after the commit that makes the seat real: a message for a job th
 recorded would be worked on by nobody, while a job without its message is found by repair.
 """
 
+import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
-from functions.core.errors import UnreadableRecord
+from functions import telemetry
+from functions.core.documents import job_path
+from functions.core.errors import (
+    LedgerUnavailable,
+    PublishFailed,
+    UnreadableRecord,
+    WriteConflict,
+)
 from functions.core.identities import is_identity
 from functions.core.jobs import SCHEMA_VERSION, Job
-from functions.core.ports import Message
+from functions.core.ports import Message, Update
 from functions.services import Services
+
+START_SECONDS = 5.0  # what a caller waits for the topic; repair publishes what it did not take
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +48,31 @@ async def dispatch(services: Services, job: Job, seats: Iterable[int]) -> None:
     messages = [encode(seat_message(job, index)) for index in seats]
     if messages:
         await services.publisher.publish(services.settings.evaluate_topic, messages)
+
+
+async def start(
+    services: Services, job: Job, seats: Iterable[int], update_time: datetime
+) -> None:
+    """Publish the seats of a run that was just recorded; what fails is left to repair.
+
+    `update_time` is that of the job's document as it was recorded.
+    """
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await dispatch(services, job, seats)
+    except (PublishFailed, TimeoutError) as exc:
+        telemetry.warning("dispatch failed, left to repair", job=job.id, error=str(exc)[:300])
+        await _check_soon(services, job, update_time)
+
+
+async def _check_soon(services: Services, job: Job, update_time: datetime) -> None:
+    """Let repair look at once; when that fails too, the first check stands."""
+    fields = {"check_at": services.clock.now()}
+    update = Update(path=job_path(job.id), fields=fields, if_updated_at=update_time)
+    try:
+        await services.ledger.commit(update)
+    except (WriteConflict, LedgerUnavailable) as exc:
+        telemetry.warning("check not moved", job=job.id, error=type(exc).__name__)
 
 
 def seat_message(job: Job, index: int) -> SeatMessage:

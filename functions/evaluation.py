@@ -9,11 +9,20 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from functions import telemetry
-from functions.budgeting import refund_unsent, reserve_request
+from functions.budgeting import refund_unsent, reserve_attempt, true_up
 from functions.config import SETTLING_SECONDS
 from functions.core.documents import job_path
 from functions.core.errors import ObjectMissing, UnreadableRecord, WriteConflict
-from functions.core.jobs import Job, JobState, SeatError, SeatRecord, SeatState, Wake
+from functions.core.jobs import (
+    Evaluation,
+    Job,
+    JobState,
+    Outcome,
+    SeatError,
+    SeatRecord,
+    SeatState,
+    Wake,
+)
 from functions.core.leases import (
     Claim,
     Claimant,
@@ -33,6 +42,7 @@ from functions.inputs import Question, read_question
 from functions.leasing import Granted, try_claim
 from functions.looking import Seen, peek
 from functions.outcome import SHORT_WAIT_SECONDS
+from functions.postponing import Hold, hold_of, put_off
 from functions.purchase import buy
 from functions.reuse import Look, settle_without_call, write_unheld
 from functions.services import Services
@@ -46,6 +56,7 @@ from functions.settlement import (
 
 LOOK_SECONDS = 1.0  # how often a waiting delivery looks at another's lease
 LEAST_CALL_SECONDS = 0.25  # closer to the deadline nothing is claimed any more
+PAUSED = "rate_limited"  # the code of a seat that another one's pause held back
 CHANGED = "provider, endpoint or prompt template are not those the job was accepted with"
 
 
@@ -83,6 +94,26 @@ async def evaluate(services: Services, message: SeatMessage, *, until: float) ->
             return await _publish_afresh(services, seen)
 
 
+async def end_if_spent(services: Services, message: SeatMessage) -> Delivery:
+    """End a seat whose run may spend nothing more on it; buy nothing, publish nothing.
+
+    `DEFERRED` means that it may still go on: its timers bring it back.
+
+    Raises:
+        LedgerUnavailable: no certain answer.
+        UnreadableRecord: a stored document cannot be read.
+    """
+    seen = await peek(services, message)
+    if seen is None or message.run > seen.job.run:
+        return Delivery.UNKNOWN_SEAT
+    if message.run < seen.job.run or seen.ended or seen.job.state.is_terminal:
+        return Delivery.ENDED
+    found = claim(seen.evaluation, now=seen.now, claimant=_claimant(services, seen))
+    if isinstance(found, Exhausted):
+        return await _fail_exhausted(services, seen, found)
+    return Delivery.DEFERRED
+
+
 async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None:
     """Do what this look calls for; None means look again."""
     job = seen.job
@@ -113,6 +144,8 @@ async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None
     provider = services.providers.get(job.seats[seen.index].provider)
     if provider is None or not _same_identity(job, seen.index, provider):
         return await _fail_changed_identity(services, seen, CHANGED)
+    if (hold := await hold_of(services, seen, provider)) is not None:
+        return await _hold_back(services, seen, hold, until)
     try:
         question = await read_question(services, job, seen.index)
     except (ObjectMissing, UnreadableRecord) as exc:
@@ -139,13 +172,8 @@ async def _fail_changed_identity(services: Services, seen: Seen, reason: str) ->
     return await _ended(services, seen)
 
 
-async def _fail_budget_exhausted(services: Services, seen: Seen) -> Delivery:
-    cap = seen.job.policy.max_requests
-    error = SeatError(
-        code="budget_exhausted",
-        message=f"the run's {cap} requests are spent or reserved",
-        retryable=False,
-    )
+async def _fail_budget_exhausted(services: Services, seen: Seen, reason: str) -> Delivery:
+    error = SeatError(code="budget_exhausted", message=reason, retryable=False)
     await settle_seat(services, seen.job, _record(seen, SeatState.FAILED, error))
     return await _ended(services, seen)
 
@@ -153,7 +181,7 @@ async def _fail_budget_exhausted(services: Services, seen: Seen) -> Delivery:
 async def _leave_stopped(services: Services, seen: Seen) -> Delivery:
     """Give a seat of a stopped run its record, unless its own call is still under way."""
     job, evaluation = seen.job, seen.evaluation
-    if job.state not in (JobState.EXPIRED, JobState.CANCELED):
+    if job.stop is None:
         return Delivery.ENDED
     if not under_way(evaluation, job.id, job.run, seen.index, seen.now):
         await settle_seat(services, job, stopped_seat(job, seen.index, evaluation, seen.now))
@@ -183,8 +211,10 @@ async def _claim_and_buy(
     async with services.slots.provider(provider.name, patience) as free:
         if not free:
             return await _publish_afresh(services, seen)
-        if not await reserve_request(services, seen):
-            return await _fail_budget_exhausted(services, seen)
+        if await hold_of(services, seen, provider) is not None:  # paused while it stood in a queue
+            return None
+        if (no_room := await reserve_attempt(services, seen)) is not None:
+            return await _fail_budget_exhausted(services, seen, no_room)
         async with services.slots.claiming():
             if services.inflight.closing:
                 return await _publish_afresh(services, seen)
@@ -192,7 +222,9 @@ async def _claim_and_buy(
                 return None
             claimed = await try_claim(services, seen, _claimant(services, seen))
         if isinstance(claimed, Granted):
-            if await buy(services, seen, claimed.lease, provider, question):
+            ended = await buy(services, seen, claimed.lease, provider, question)
+            await true_up(services, seen.job, seen.index)
+            if ended:
                 await close_if_ended(services, seen.job)
                 return Delivery.ENDED
             return None
@@ -232,7 +264,8 @@ async def _not_granted(
         return await _wait(services, seen, wait_seconds, refused.until, until)
     if isinstance(refused, NotDue):
         if refused.due_at >= seen.job.deadline_at:
-            return await _fail_due_too_late(services, seen, refused)
+            code = _code_of_wait(refused.evaluation)
+            return await _fail_due_too_late(services, seen, refused.due_at, code)
         wait_seconds = (refused.due_at - seen.now).total_seconds()
         return await _wait(services, seen, wait_seconds, refused.due_at, until)
     return None
@@ -248,19 +281,44 @@ async def _fail_exhausted(services: Services, seen: Seen, refused: Exhausted) ->
         after = replace(after, wake_at=None, wake=None)
     if after != seen.evaluation:
         await write_unheld(services, seen, after)
-    await settle_seat(services, seen.job, _record(seen, SeatState.FAILED, refused.error))
+    record = replace(_record(seen, SeatState.FAILED, refused.error), due_at=_free_again(after))
+    await settle_seat(services, seen.job, record)
     return await _ended(services, seen)
 
 
-async def _fail_due_too_late(services: Services, seen: Seen, refused: NotDue) -> Delivery:
+def _free_again(evaluation: Evaluation) -> datetime | None:
+    """Return when the quota is free again that the last attempt found used up, where known."""
+    return evaluation.attempts[-1].until if evaluation.attempts else None
+
+
+async def _hold_back(services: Services, seen: Seen, hold: Hold, until: float) -> Delivery | None:
+    """Let a seat wait while its model is paused; a short wait in the handler leaves no trace.
+
+    A longer one becomes the evaluation's due time, and the next look finds the seat not due.
+    """
+    if hold.goes_at >= seen.job.deadline_at:
+        return await _fail_due_too_late(services, seen, hold.goes_at, hold.code)
+    wait_seconds = (hold.goes_at - services.clock.now()).total_seconds()
+    if not await _waited(services, wait_seconds, until):
+        await put_off(services, seen, hold.goes_at)
+    return None
+
+
+def _code_of_wait(evaluation: Evaluation) -> str:
+    """Return why an evaluation is not due: what its last attempt ended with, or a pause."""
+    last = evaluation.attempts[-1] if evaluation.attempts else None
+    if last is None or last.outcome is Outcome.SUCCEEDED:
+        return PAUSED
+    return last.code or "attempts_exhausted"
+
+
+async def _fail_due_too_late(
+    services: Services, seen: Seen, due_at: datetime, code: str
+) -> Delivery:
     """End a seat at once when the evaluation may be asked again only after the job's deadline."""
-    last = refused.evaluation.attempts[-1]
-    error = SeatError(
-        code=last.code or "attempts_exhausted",
-        message="the next try is due after the job's deadline",
-        retryable=True,
-    )
-    record = replace(_record(seen, SeatState.FAILED, error), due_at=refused.due_at)
+    message = "the next try is due after the job's deadline"
+    error = SeatError(code=code, message=message, retryable=True)
+    record = replace(_record(seen, SeatState.FAILED, error), due_at=due_at)
     await settle_seat(services, seen.job, record)
     return await _ended(services, seen)
 
@@ -269,20 +327,27 @@ async def _wait(
     services: Services, seen: Seen, wait_seconds: float, back_at: datetime, until: float
 ) -> Delivery | None:
     """Wait in the handler when that is short and a place is free, else leave it to a timer."""
+    if await _waited(services, wait_seconds, until):
+        return None
+    return await _postpone(services, seen, back_at)
+
+
+async def _waited(services: Services, wait_seconds: float, until: float) -> bool:
+    """Wait in the handler; False, at once, when that is too long or no place is free."""
     left_seconds = until - services.clock.monotonic()
     enough = left_seconds > wait_seconds + _needed_seconds(services)
-    if wait_seconds <= SHORT_WAIT_SECONDS and enough and not services.inflight.closing:
-        async with services.slots.waiting() as allowed:
-            if allowed:
-                await services.slots.pause(services.clock, max(0.05, wait_seconds))
-                return None
-    return await _postpone(services, seen, back_at)
+    if wait_seconds > SHORT_WAIT_SECONDS or not enough or services.inflight.closing:
+        return False
+    async with services.slots.waiting() as allowed:
+        if allowed:
+            await services.slots.pause(services.clock, max(0.05, wait_seconds))
+        return allowed
 
 
 async def _postpone(services: Services, seen: Seen, back_at: datetime) -> Delivery | None:
     """Bring the job's next check forward to `back_at`; on conflict look again.
 
-    `wake_at` of the evaluation serves its last holder only, so the others rely on their own job.
+    `wake_at` of the evaluation serves one seat only, so the others rely on their own job.
     """
     job, evaluation = seen.job, seen.evaluation
     if evaluation is not None and evaluation.wake == _wake(seen) and evaluation.holder is None:

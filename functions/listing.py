@@ -5,24 +5,17 @@ merged from one query a shard.
 """
 
 import asyncio
-import base64
-import binascii
 import heapq
-import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 
+from functions.core.cursors import decode_cursor, encode_cursor
 from functions.core.documents import from_document
-from functions.core.errors import EmpanelError
-from functions.core.identities import SHARDS, is_identity
+from functions.core.identities import SHARDS
 from functions.core.jobs import Job
 from functions.core.ports import Query
 from functions.services import Services
-
-
-class BadCursor(EmpanelError):
-    """The cursor is not one of ours."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,14 +45,16 @@ async def list_jobs(
         BadCursor: the cursor cannot be read.
         LedgerUnavailable: a query had no answer, or lacks its index.
     """
-    after = _decode(cursor) if cursor is not None else None
+    after = decode_cursor(cursor) if cursor is not None else None
     queries = [_query(tenant, wanted, shard, limit + 1, after) for shard in range(SHARDS)]
     found = await asyncio.gather(*(services.ledger.query(query) for query in queries))
     pages = [[from_document(Job, doc.data or {}, doc.path) for doc in page] for page in found]
     newest = heapq.merge(*pages, key=_position, reverse=True)
     jobs = tuple(islice(newest, limit))
     more = sum(map(len, pages)) > len(jobs)
-    return Page(jobs=jobs, next_cursor=_encode(jobs[-1]) if jobs and more else None)
+    return Page(
+        jobs=jobs, next_cursor=encode_cursor(*_position(jobs[-1])) if jobs and more else None
+    )
 
 
 def _query(
@@ -87,21 +82,3 @@ def _query(
 
 def _position(job: Job) -> tuple[datetime, str]:
     return (job.submitted_at, job.id)
-
-
-def _encode(job: Job) -> str:
-    position = [job.submitted_at.astimezone(UTC).isoformat(), job.id]
-    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
-
-
-def _decode(cursor: str) -> tuple[datetime, str]:
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        moment, job = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        parsed = datetime.fromisoformat(moment)
-        in_utc = parsed.astimezone(UTC)  # a time without a zone is refused below
-    except (binascii.Error, ValueError, TypeError, OverflowError, RecursionError) as exc:
-        raise BadCursor("the cursor is not one that a list answered") from exc
-    if parsed.tzinfo is None or not isinstance(job, str) or not is_identity(job):
-        raise BadCursor("the cursor is not one that a list answered")
-    return in_utc, job

@@ -50,7 +50,7 @@ async def peek(services: Services, message: SeatMessage) -> Seen | None:
         index=message.seat,
         ended=seat.exists,
         now=evaluation.read_time,
-        reuse_since=_reuse_since(services, job, evaluation.read_time),
+        reuse_since=reuse_since(services, job, evaluation.read_time),
     )
 
 
@@ -58,8 +58,11 @@ def _has_seat(job: Job, message: SeatMessage) -> bool:
     return message.seat < len(job.seats) and job.seats[message.seat].work_key == message.work_key
 
 
-def _reuse_since(services: Services, job: Job, now: datetime) -> datetime:
-    """Outputs older than half their retention could be gone before the job's own are."""
+def reuse_since(services: Services, job: Job, now: datetime) -> datetime:
+    """Return since when an output must have been stored for the job's current run to use it.
+
+    Outputs older than half their retention could be gone before the job's own are.
+    """
     if not job.policy.reuse:
         return job.run_at
     return now - timedelta(days=services.settings.retention_days / 2)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from functions import telemetry
 from functions.calling import LEASE_LOST, Cut
+from functions.core.costs import answer_cost_usd, failure_cost_usd
 from functions.core.jobs import (
     Attempt,
     Evaluation,
@@ -19,6 +20,8 @@ from functions.core.jobs import (
     SeatState,
 )
 from functions.core.leases import INTERRUPTED, attempts_since, end_attempt, released
+from functions.core.model_identity import alias_of
+from functions.core.pauses import Pause, goes_at, pause_after, place_of
 from functions.core.retries import RetryDecision, decide, is_retryable
 from functions.core.verdicts import CallFailure, ProviderAnswer
 from functions.leasing import Lease, commit_as_holder, give_back
@@ -55,12 +58,16 @@ async def record(services: Services, seen: Seen, lease: Lease, result: Result) -
     settled = False
     if isinstance(result, Bought):
         settled = await _record_success(services, seen, lease, result)
+        await services.sightings.note(alias_of(seen.job, seen.index), result.answer.model_returned)
     elif isinstance(result, Cut):
         await _record_cut(services, lease, result)
     elif isinstance(result, NotStored):
-        await _record_not_stored(services, lease, result)
+        await _record_not_stored(services, seen, lease, result)
     else:
-        settled = await _record_failure(services, seen, lease, result)
+        pause = _note_pause(services, seen, result)
+        settled = await _record_failure(services, seen, lease, result, pause)
+        if pause is not None:
+            await services.pauses.tell(pause)
     telemetry.event(
         "attempt ended",
         job=seen.job.id,
@@ -85,20 +92,40 @@ async def _record_success(services: Services, seen: Seen, lease: Lease, bought: 
         provider_request_id=answer.request_id,
         model_returned=answer.model_returned,
         usage=answer.usage,
+        cost_usd=_answer_cost(services, seen, lease, answer),
     )
     after = replace(released(end_attempt(lease.evaluation, ended)), output=output)
     record = _seat_end(services, seen, after, SeatState.SUCCEEDED, output_of=after)
     return await settle_as_holder(services, seen.job, lease, after, record)
 
 
+def _note_pause(services: Services, seen: Seen, failure: CallFailure) -> Pause | None:
+    """Hold this process's seats back when the failure concerns them too; return the pause."""
+    seat = seen.job.seats[seen.index]
+    provider = services.providers.get(seat.provider)
+    if provider is None:
+        return None
+    pause = pause_after(
+        failure, scope=provider.pause_scope, model=seat.model, now=services.clock.now()
+    )
+    return services.pauses.note(pause) if pause is not None else None
+
+
 async def _record_failure(
-    services: Services, seen: Seen, lease: Lease, failure: CallFailure
+    services: Services, seen: Seen, lease: Lease, failure: CallFailure, pause: Pause | None
 ) -> bool:
-    """Write a failed attempt: a retry with its due time, or the end of the seat."""
+    """Write a failed attempt: a retry with its due time, or the end of the seat.
+
+    A retry that would come before a pause has ended takes its place behind it at once.
+    """
     job, now = seen.job, services.clock.now()
-    decision = _decide(services, job, lease.evaluation, failure)
+    decision = _decide(services, job, lease.evaluation, failure, now)
     due_at = _due_at(now, failure, decision)
-    ended = _failed(lease.attempt, failure, decision, now)
+    if pause is not None and due_at is not None:
+        place = place_of(lease.evaluation.work_key)
+        due_at = goes_at(pause, place=place, before=job.deadline_at, due_at=due_at)
+    cost_usd = failure_cost_usd(services.prices, job.seats[seen.index], lease.attempt, failure)
+    ended = replace(_failed(lease.attempt, failure, decision, now), cost_usd=cost_usd)
     state = end_attempt(lease.evaluation, ended)
     if decision.retry and (due_at is None or due_at < job.deadline_at):
         waiting = released(state, due_at=due_at or now)
@@ -110,17 +137,17 @@ async def _record_failure(
     after = replace(released(state, due_at=due_at), wake_at=None, wake=None)
     error = _seat_error(failure, decision)
     record = _seat_end(services, seen, after, SeatState.FAILED, error=error)
-    if decision.retry:
-        record = replace(record, due_at=due_at)
+    record = replace(record, due_at=due_at if decision.retry else decision.until)
     return await settle_as_holder(services, job, lease, after, record)
 
 
 def _decide(
-    services: Services, job: Job, evaluation: Evaluation, failure: CallFailure
+    services: Services, job: Job, evaluation: Evaluation, failure: CallFailure, now: datetime
 ) -> RetryDecision:
     tries = attempts_since(evaluation, job.run_at)
     return decide(
         failure,
+        now=now,
         attempt=sum(a.outcome is not Outcome.CANCELED for a in tries),
         max_attempts=job.policy.max_attempts,
         invalid_outputs=sum(a.outcome is Outcome.INVALID_OUTPUT for a in tries),
@@ -163,7 +190,9 @@ async def _record_cut(services: Services, lease: Lease, cut: Cut) -> None:
     await commit_as_holder(services, lease, after)
 
 
-async def _record_not_stored(services: Services, lease: Lease, result: NotStored) -> None:
+async def _record_not_stored(
+    services: Services, seen: Seen, lease: Lease, result: NotStored
+) -> None:
     now = services.clock.now()
     ended = replace(
         lease.attempt,
@@ -174,10 +203,17 @@ async def _record_not_stored(services: Services, lease: Lease, result: NotStored
         usage=result.answer.usage,
         model_returned=result.answer.model_returned,
         provider_request_id=result.answer.request_id,
+        cost_usd=_answer_cost(services, seen, lease, result.answer),
     )
     due_at = now + timedelta(seconds=REPAIR_HEAD_START_SECONDS)
     after = released(end_attempt(lease.evaluation, ended), due_at=due_at)
     await commit_as_holder(services, lease, after)
+
+
+def _answer_cost(
+    services: Services, seen: Seen, lease: Lease, answer: ProviderAnswer
+) -> float | None:
+    return answer_cost_usd(services.prices, seen.job.seats[seen.index], lease.attempt, answer)
 
 
 def _due_at(now: datetime, failure: CallFailure, decision: RetryDecision) -> datetime | None:
@@ -200,6 +236,7 @@ def _failed(
         code="quota_exhausted" if decision.code == "quota_exhausted" else failure.code,
         message=failure.message,
         hint_seconds=failure.hint_seconds,
+        until=decision.until,
         provider_request_id=failure.request_id,
         model_returned=failure.model_returned,
         usage=failure.usage,

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from functions.core.documents import evaluation_path, from_snapshot
 from functions.core.errors import ObjectMissing, UnreadableRecord
 from functions.core.jobs import SCHEMA_VERSION, Attempt, Evaluation, Output, Seat, Usage
 from functions.core.ports import StoredObject
@@ -35,7 +36,9 @@ def encode_answer(
     seat: Seat,
     answer: ProviderAnswer,
     verdict: Verdict,
+    *,
     stored_at: datetime,
+    cost_usd: float | None,
 ) -> bytes:
     """Return the object's bytes: the verdict, what it cost, and which attempt bought it."""
     content = {
@@ -51,7 +54,7 @@ def encode_answer(
         "model_returned": answer.model_returned,
         "request_id": answer.request_id,
         "usage": asdict(answer.usage) if answer.usage else None,
-        "cost_usd": None,
+        "cost_usd": cost_usd,
         "score": verdict.score,
         "criteria": dict(verdict.criteria),
         "rationale": verdict.rationale,
@@ -120,6 +123,19 @@ async def output_exists(services: Services, output: Output) -> bool:
     name = output.uri.removeprefix(services.objects.uri(""))
     stored = await services.objects.stat(name)
     return stored is not None and stored.generation == output.generation
+
+
+async def was_purged(services: Services, uri: str) -> bool:
+    """Whether an output that is not there any more was deleted on purpose.
+
+    Raises:
+        LedgerUnavailable: no answer.
+        UnreadableRecord: the evaluation cannot be read.
+    """
+    name = uri.removeprefix(services.objects.uri(""))
+    [found] = await services.ledger.get(evaluation_path(name.split("/")[-2]))
+    evaluation = from_snapshot(Evaluation, found)
+    return evaluation is not None and name in evaluation.purged
 
 
 def _decode(services: Services, stored: StoredObject, data: bytes) -> StoredAnswer:

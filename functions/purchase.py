@@ -5,11 +5,14 @@ has lost the lease leaves a valid answer in the bucket, where the next look find
 """
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 from functions import telemetry
 from functions.calling import LEASE_LOST, Cut, KeptLease, ask, insist, kept, shielded
+from functions.core.costs import answer_cost_usd
 from functions.core.errors import ObjectsUnavailable, UnreadableRecord
+from functions.core.identities import attempt_key
 from functions.core.leases import INTERRUPTED
 from functions.core.ports import Provider
 from functions.core.prompts import Rubric
@@ -65,18 +68,21 @@ async def _ask_and_store(
     left_seconds = (seen.job.deadline_at - services.clock.now()).total_seconds()
     expiry = asyncio.get_running_loop().call_later(left_seconds, call.cut, "deadline_exceeded")
     try:
-        answer = await ask(
+        return await ask(
             provider,
-            question.request,
+            replace(question.request, attempt_key=_attempt_key(holding.current)),
+            keep=lambda answer: _store(services, seen, holding.current, question.rubric, answer),
             lease=holding,
             call=call,
             deadline_seconds=services.settings.provider_deadline_seconds,
         )
     finally:
         expiry.cancel()
-    if not isinstance(answer, ProviderAnswer):
-        return answer
-    return await shielded(_store(services, seen, holding.current, question.rubric, answer))
+
+
+def _attempt_key(lease: Lease) -> str:
+    attempt = lease.attempt
+    return attempt_key(job=attempt.job, run=attempt.run, seat=attempt.seat, number=attempt.number)
 
 
 async def _store(
@@ -88,7 +94,10 @@ async def _store(
         return verdict
     seat, evaluation = seen.job.seats[seen.index], lease.evaluation
     now = services.clock.now()
-    data = encode_answer(evaluation, lease.attempt, seat, answer, verdict, now)
+    cost_usd = answer_cost_usd(services.prices, seat, lease.attempt, answer)
+    data = encode_answer(
+        evaluation, lease.attempt, seat, answer, verdict, stored_at=now, cost_usd=cost_usd
+    )
     name = evaluation.object_name or ""
     try:
         stored = await insist(services, partial(store_answer, services, name, data))

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from functions import telemetry
+from functions.core.deliveries import next_look, was_lost
 from functions.core.documents import (
-    evaluation_path,
     from_document,
     from_snapshot,
     job_path,
@@ -22,18 +22,17 @@ from functions.core.documents import (
 from functions.core.errors import LedgerUnavailable, PublishFailed, UnreadableRecord, WriteConflict
 from functions.core.identities import SHARDS
 from functions.core.jobs import Evaluation, Job, JobState
-from functions.core.leases import is_live, under_way
+from functions.core.leases import is_live
+from functions.core.notifications import Notification, NotificationState
 from functions.core.ports import DELETE, Query, Snapshot, Update
 from functions.dispatch import dispatch
 from functions.incidents import open_incident
+from functions.outbox import publish
+from functions.purging import next_sweep, sweep
+from functions.repairs import announced_record, repair_record
 from functions.services import Services
-from functions.settlement import (
-    close_if_ended,
-    read_seats,
-    settle_seat,
-    stop_run,
-    stopped_seat,
-)
+from functions.settlement import close_if_ended, read_seats, stop_run
+from functions.stopped_runs import commit_end, end_seats, evaluations_of
 
 PAGE = 100
 AT_ONCE = 16
@@ -41,7 +40,8 @@ LONGEST_CHECK_FACTOR = 15  # the check interval doubles up to this many times it
 WAKE_AGAIN_SECONDS = 60.0
 BUSY_AGAIN_SECONDS = 5.0  # a call of a stopped run ends within two seconds, or with its lease
 LOOK_SECONDS = 2.0  # how often a pass looks while anything is open
-PASS_SHARE = 0.8  # of the scheduler's period
+PASS_SHARE = 0.8  # of the scheduler's period, where that is only seconds
+TAIL_SECONDS = 2.0  # a pass ends so long before the next one: the scheduler never runs two at once
 
 
 @dataclass(kw_only=True)
@@ -71,19 +71,22 @@ class RepairReport:
 
 
 async def repair(services: Services) -> RepairReport:
-    """Look every few seconds for most of the scheduler's period; stop early when nothing is open.
+    """Look every few seconds for all but the end of the scheduler's period.
+
+    A pass stays though nothing is open: a job accepted a moment later may have a retry due before
+    the next pass. Until then each look is one small read a shard.
 
     Raises:
         LedgerUnavailable: the ledger cannot be read; the next period tries again.
     """
     report = RepairReport()
-    end = services.clock.monotonic() + services.settings.repair_seconds * PASS_SHARE
+    period = services.settings.repair_seconds
+    end = services.clock.monotonic() + max(period * PASS_SHARE, period - TAIL_SECONDS)
     while True:
-        await repair_once(services, report)
-        soonest = min(LOOK_SECONDS, services.settings.repair_seconds / 4)
+        if report.looks == 0 or await _anything_open(services):
+            await repair_once(services, report)
+        soonest = min(LOOK_SECONDS, period / 4)
         if services.inflight.closing or services.clock.monotonic() + soonest >= end:
-            return report
-        if not await _anything_open(services):
             return report
         await services.clock.sleep(soonest)
 
@@ -105,23 +108,25 @@ async def repair_once(services: Services, report: RepairReport) -> None:
 
 
 async def _anything_open(services: Services) -> bool:
-    """Whether any job still has a timer: one read a shard, whatever the history."""
+    """Whether any job still has a timer, or a notification is due: two reads a shard at most."""
     for shard in range(SHARDS):
-        query = Query(
+        jobs = Query(
             collection="jobs", where=(("shard", "==", shard),), order_by="check_at", limit=1
         )
-        if await services.ledger.query(query):
+        if await services.ledger.query(jobs) or await _due(services, NOTIFICATIONS, shard, limit=1):
             return True
     return False
 
 
-async def _due(services: Services, timer: "Timer", shard: int) -> list[Snapshot]:
+async def _due(
+    services: Services, timer: "Timer", shard: int, *, limit: int = PAGE
+) -> list[Snapshot]:
     now = services.clock.now()
     query = Query(
         collection=timer.collection,
         where=(("shard", "==", shard), (timer.field, "<=", now)),
         order_by=timer.field,
-        limit=PAGE,
+        limit=limit,
     )
     return await services.ledger.query(query)
 
@@ -198,15 +203,21 @@ async def _wake(services: Services, report: RepairReport, found: Snapshot) -> No
     )
     again = found.read_time + timedelta(seconds=WAKE_AGAIN_SECONDS)
     fields: dict[str, object] = {"wake_at": again} if open_run else {"wake_at": DELETE}
-    await services.ledger.commit(
-        Update(path=found.path, fields=fields, if_updated_at=found.update_time)
-    )
+    update = Update(path=found.path, fields=fields, if_updated_at=found.update_time)
     if job is None or wake is None or not open_run:
+        await services.ledger.commit(update)
         return
     held = evaluation.holder is not None
-    reason = "its holder's lease ran out" if held else "its retry was due"
+    due = "its retry was due" if evaluation.attempts else "its place behind a pause had come"
+    reason = "its holder's lease ran out" if held else due
+    reason = f"seat {job.seats[wake.seat].seat}: {reason}"
+    if held:  # a due retry is no loss
+        record = repair_record(services, job, "woken", reason, found.read_time)
+        await services.ledger.commit(update, record)
+    else:
+        await services.ledger.commit(update)
     await dispatch(services, job, [wake.seat])
-    report.add("woken", job.id, f"seat {job.seats[wake.seat].seat}: {reason}")
+    report.add("woken", job.id, reason)
 
 
 async def _job(services: Services, job: str) -> Job | None:
@@ -223,7 +234,11 @@ async def _check(services: Services, report: RepairReport, found: Snapshot) -> N
         if await stop_run(services, job, JobState.EXPIRED, "the deadline passed"):
             report.add("expired", job.id, "its deadline passed")
     elif await close_if_ended(services, job):
-        report.add("closed", job.id, "all its seats had ended")
+        reason = "all its seats had ended"
+        await services.ledger.commit(
+            repair_record(services, job, "closed", reason, found.read_time)
+        )
+        report.add("closed", job.id, reason)
     else:
         await _dispatch_again(services, report, job, found)
 
@@ -234,15 +249,18 @@ async def _dispatch_again(
     """Publish the open seats nobody works on, and look again after twice the time."""
     records, read_at = await read_seats(services, job)
     open_seats = [index for index, record in enumerate(records) if record is None]
-    evaluations = await _evaluations(services, job, open_seats)
+    evaluations = await evaluations_of(services, job, open_seats)
     idle = [
         index for index in open_seats if not _is_waited_for(evaluations[index], job, index, read_at)
     ]
-    await services.ledger.commit(_next_check(services, job, found))
-    if idle:
-        await dispatch(services, job, idle)
-        names = ", ".join(job.seats[index].seat for index in idle)
-        report.add("dispatched", job.id, f"nobody works on {names}")
+    if not idle:
+        await services.ledger.commit(_next_check(services, job, found))
+        return
+    reason = f"nobody works on {', '.join(job.seats[index].seat for index in idle)}"
+    record = repair_record(services, job, "dispatched", reason, read_at)
+    await services.ledger.commit(_next_check(services, job, found), record)
+    await dispatch(services, job, idle)
+    report.add("dispatched", job.id, reason)
 
 
 def _is_waited_for(evaluation: Evaluation | None, job: Job, index: int, now: datetime) -> bool:
@@ -253,19 +271,6 @@ def _is_waited_for(evaluation: Evaluation | None, job: Job, index: int, now: dat
     own = (wake.job, wake.run, wake.seat) == (job.id, job.run, index)
     ahead = evaluation.wake_at is not None and evaluation.wake_at > now
     return own and (ahead or is_live(evaluation, now))
-
-
-async def _evaluations(
-    services: Services, job: Job, indexes: Sequence[int]
-) -> dict[int, Evaluation | None]:
-    if not indexes:
-        return {}
-    paths = [evaluation_path(job.seats[index].work_key) for index in indexes]
-    snapshots = await services.ledger.get(*paths)
-    return {
-        index: from_snapshot(Evaluation, found)
-        for index, found in zip(indexes, snapshots, strict=True)
-    }
 
 
 def _next_check(services: Services, job: Job, found: Snapshot) -> Update:
@@ -280,31 +285,51 @@ async def _finish_stopped(
 ) -> None:
     """Give the seats of a stopped run their records, then take the job off the timer.
 
-    A seat whose own call is still under way gets its record from that call's end.
+    A purged job stays on it until no call can bring an object any more.
     """
-    records, read_at = await read_seats(services, job)
-    missing = [index for index, record in enumerate(records) if record is None]
-    evaluations = await _evaluations(services, job, missing)
-    busy = 0
-    for index in missing:
-        evaluation = evaluations[index]
-        if under_way(evaluation, job.id, job.run, index, read_at):
-            busy += 1
-            continue
-        await settle_seat(services, job, stopped_seat(job, index, evaluation, read_at))
+    ending = await end_seats(services, job)
+    for index in ending.recorded:
         report.add("seat recorded", job.id, f"seat {job.seats[index].seat} of a stopped run")
-    if busy:
+    if ending.busy:
         again = found.read_time + timedelta(seconds=BUSY_AGAIN_SECONDS)
         await services.ledger.commit(
             Update(path=found.path, fields={"check_at": again}, if_updated_at=found.update_time)
         )
         return
-    await services.ledger.commit(
-        Update(path=found.path, fields={"check_at": DELETE}, if_updated_at=found.update_time)
-    )
+    fields: dict[str, object] = {"check_at": DELETE}
+    if job.purged_at is not None:
+        if deleted := await sweep(services, job):
+            report.add("purged", job.id, f"{deleted} objects of a purged job were still there")
+        fields["check_at"] = next_sweep(job, found.read_time) or DELETE
+    head = Update(path=found.path, fields=fields, if_updated_at=found.update_time)
+    await commit_end(services, job, head)
 
 
+async def _announce(services: Services, report: RepairReport, found: Snapshot) -> None:
+    """Publish the notification whose next try is due, or whose sender died.
+
+    The timer moves on before the message is sent, as for evaluations.
+    """
+    notification = from_document(Notification, found.data or {}, found.path)
+    pending = notification.state is NotificationState.PENDING
+    next_at = next_look(notification, found.read_time) if pending else DELETE
+    update = Update(path=found.path, fields={"next_at": next_at}, if_updated_at=found.update_time)
+    lost = was_lost(notification)
+    cause = "its message or its sender was lost" if lost else "its next try was due"
+    reason = f"notification {notification.id}: {cause}"
+    if pending and lost:  # a due try is no loss
+        record = announced_record(services, notification, reason, found.read_time)
+        await services.ledger.commit(update, record)
+    else:
+        await services.ledger.commit(update)
+    if pending:
+        await publish(services, notification.id, notification.traceparent)
+        report.add("announced", notification.job, reason)
+
+
+NOTIFICATIONS = Timer(collection="notifications", field="next_at", step=_announce)
 TIMERS = (
     Timer(collection="evaluations", field="wake_at", step=_wake),
     Timer(collection="jobs", field="check_at", step=_check),
+    NOTIFICATIONS,
 )

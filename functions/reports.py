@@ -13,7 +13,8 @@ from typing import Any
 
 from functions.core.errors import ObjectMissing, UnreadableRecord
 from functions.core.jobs import Output, SeatError, SeatState
-from functions.outputs import read_output
+from functions.core.model_identity import alias_of, panel_warnings
+from functions.outputs import read_output, was_purged
 from functions.services import Services
 from functions.statuses import JobStatus, output_view, timestamp
 
@@ -25,6 +26,7 @@ async def build_report(services: Services, status: JobStatus) -> dict[str, Any]:
 
     Raises:
         ObjectsUnavailable: the bucket gave no certain answer.
+        LedgerUnavailable: no answer.
     """
     limit = asyncio.Semaphore(READS_AT_ONCE)
     indexes = range(len(status.job.seats))
@@ -49,8 +51,23 @@ async def build_report(services: Services, status: JobStatus) -> dict[str, Any]:
         "decision_id": status.job.decision_id,
         "seats": seats,
         "missing": missing,
+        "warnings": await _warnings(services, status),
         "summary": _summary([seat["score"] for seat in seats], of=len(status.job.seats)),
     }
+
+
+async def _warnings(services: Services, status: JobStatus) -> list[dict[str, Any]]:
+    """Say which seats' models are not what they seem, as far as the run's end could see.
+
+    What comes to light later is not added, so that the report of a closed run stays as it is.
+    """
+    job = status.job
+    records = [record for record in status.records if record.run == job.run]
+    records.sort(key=lambda record: record.index)
+    answered = [alias_of(job, record.index) for record in records if record.output]
+    known = await services.sightings.known(answered)
+    until = status.terminal.completed_at if status.terminal else status.now
+    return [asdict(warning) for warning in panel_warnings(job, records, known, until=until)]
 
 
 async def _read(
@@ -64,9 +81,9 @@ async def _read(
         try:
             return await read_output(services, record.output)
         except ObjectMissing:
-            return SeatError(
-                code="output_missing", message="the answer's object is gone", retryable=True
-            )
+            purged = await was_purged(services, record.output.uri)
+            reason = "purged" if purged else "the answer's object is gone"
+            return SeatError(code="output_missing", message=reason, retryable=True)
         except UnreadableRecord as exc:
             return SeatError(code="output_damaged", message=str(exc), retryable=True)
 
@@ -82,6 +99,7 @@ def _seat_view(status: JobStatus, index: int, content: Mapping[str, Any]) -> dic
         "answer": content["answer"],
         "usage": asdict(output.usage) if output and output.usage else None,
         "cost_usd": output.cost_usd if output else None,
+        "model_requested": status.job.seats[index].model,
         "model_returned": output.model_returned if output else None,
         "reused": record.reused if record else False,
         "output": output_view(output),

@@ -17,7 +17,7 @@ from functions.core.leases import released as without_holder
 from functions.core.ports import Update
 from functions.incidents import open_incident
 from functions.looking import Seen
-from functions.outputs import StoredAnswer, find_answer, output_exists
+from functions.outputs import StoredAnswer, find_answer, output_exists, was_purged
 from functions.services import Services
 from functions.settlement import seat_record, settle_seat
 
@@ -52,6 +52,8 @@ async def settle_without_call(services: Services, seen: Seen) -> Look:
 async def _reuse(services: Services, seen: Seen, evaluation: Evaluation) -> Look:
     output = evaluation.output
     if output is None or not await output_exists(services, output):
+        if output is not None and await was_purged(services, output.uri):
+            return Look.CHANGED  # between the look and this one
         name = output.uri.removeprefix(services.objects.uri("")) if output else ""
         await _report(services, seen, "output_missing", name, "the object is gone")
         if is_live(evaluation, seen.now):

@@ -4,8 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from functions.config import Settings
-from functions.core.ports import Clock, Ledger, Objects, PriceBook, Provider, Publisher
+from functions.core.ports import Clock, Ledger, Objects, PriceBook, Provider, Publisher, Webhooks
+from functions.hosts import HostSlots
 from functions.inflight import InFlight, Slots
+from functions.pauses import Pauses
+from functions.sightings import Sightings
+from functions.windows import Windows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,8 +25,13 @@ class Services:
     publisher: Publisher
     providers: Mapping[str, Provider]
     prices: PriceBook
+    webhooks: Webhooks
+    sightings: Sightings
     clock: Clock
     inflight: InFlight
     slots: Slots
+    hosts: HostSlots
+    pauses: Pauses
+    windows: Windows
     new_id: Callable[[], str]
     jitter: Callable[[], float]

@@ -87,6 +87,8 @@ def _checked(target: str) -> config.Settings:
     registry.load(os.environ)
     if target != "api":
         config.require_callers(settings)
+    if target == "notify":
+        config.require_secrets(settings)
     return settings
 
 

@@ -23,6 +23,7 @@ from functions.core.jobs import (
     Job,
     JobState,
     Output,
+    Seat,
     SeatError,
     SeatOutcome,
     SeatRecord,
@@ -31,10 +32,13 @@ from functions.core.jobs import (
     Totals,
 )
 from functions.core.leases import bury, own_attempts
-from functions.core.ports import DELETE, Create, Query, Update, Write
+from functions.core.money import sum_usd
+from functions.core.ports import DELETE, Create, Query, Update
 from functions.leasing import Lease, commit_as_holder
+from functions.outbox import announce, notification_of
 from functions.services import Services
 from functions.stops import stop_marker
+from functions.tenant_days import commit_trued_up
 
 
 def seat_record(
@@ -51,6 +55,9 @@ def seat_record(
 ) -> SeatRecord:
     """Return the record of a seat's end in the job's current run."""
     attempts = own_attempts(evaluation, job.id, job.run, index)
+    asked = evaluation.attempts if evaluation else ()
+    names = [attempt.model_returned for attempt in asked]
+    names.append(output.model_returned if output else None)
     return SeatRecord(
         run=job.run,
         index=index,
@@ -64,6 +71,7 @@ def seat_record(
         error=error,
         due_at=due_at,
         attempts=attempts,
+        models_returned=tuple(dict.fromkeys(name for name in names if name)),
     )
 
 
@@ -116,13 +124,19 @@ async def stop_run(services: Services, job: Job, state: JobState, reason: str) -
 
     A run whose seats have all ended is not stopped but closed by what they came to. Seats that have
     not ended get their records afterwards, from their deliveries or from repair, so `check_at`
-    stays until all have one.
+    stays until all have one. A replay whose carried successes are enough by themselves had
+    succeeded before it was asked for, and closes so again.
     """
     records, read_at = await read_seats(services, job)
     ended = [record for record in records if record is not None]
     if len(ended) == len(records):
         return await _close_ended(services, job, ended, read_at)
-    return await close_run(services, job, state, reason, ended, read_at, open_seats=True)
+    carried, required = sum(record.carried for record in ended), job.policy.required_seats
+    if carried < required:
+        return await close_run(services, job, state, reason, ended, read_at, stopped=state)
+    reason = f"{reason}; {carried} successes of earlier runs stand, {required} required"
+    succeeded = JobState.SUCCEEDED
+    return await close_run(services, job, succeeded, reason, ended, read_at, stopped=state)
 
 
 async def read_seats(services: Services, job: Job) -> tuple[list[SeatRecord | None], datetime]:
@@ -140,25 +154,33 @@ async def close_run(
     ended: Sequence[SeatRecord],
     now: datetime,
     *,
-    open_seats: bool = False,
+    stopped: JobState | None = None,
 ) -> bool:
     """Create the run's terminal record and close the head in one commit; say whether it won.
 
-    The create is the head's guard too: a replay, the only write that opens a head again, needs the
-    terminal record of the run before.
+    `stopped` says how a run was stopped whose seats have not all ended. The create is the head's
+    guard too: a replay, the only write that opens a head again, needs the terminal record of the
+    run before. The notification is created with it. What the run took of its tenant's day is known,
+    and written in the same commit, once all seats have their records.
     """
-    terminal = _terminal(job, state, reason, ended, now)
-    head = {"state": state.value, "check_at": now if open_seats else DELETE}
+    terminal = _terminal(job, state, reason, ended, now, stopped)
+    head = {"state": state.value, "check_at": now if stopped else DELETE}
+    if terminal.stopped is not None:
+        head["stopped"] = terminal.stopped.value
     create = Create(path=terminal_path(job.id, job.run), data=to_document(terminal))
-    writes: list[Write] = [create, Update(path=job_path(job.id), fields=head)]
-    if open_seats:
-        writes.append(stop_marker(job, state, now))
+    update = Update(path=job_path(job.id), fields=head)
+    told = notification_of(services, job, terminal)
     try:
-        await services.ledger.commit(*writes)
+        if stopped is not None:
+            await services.ledger.commit(create, update, told, stop_marker(job, stopped, now))
+        else:
+            await commit_trued_up(services, job, run_attempts(ended), update, create, told)
     except WriteConflict:
         return False
     except LedgerUnavailable:
-        return await _is_own_terminal(services, job, terminal)
+        if not await _is_own_terminal(services, job, terminal):
+            return False
+    await announce(services, job, terminal)
     telemetry.event(
         "run closed", job=job.id, run=job.run, state=state.value, owner=job.owner, reason=reason
     )
@@ -178,11 +200,16 @@ async def _is_own_terminal(services: Services, job: Job, mine: Terminal) -> bool
 
 
 def _terminal(
-    job: Job, state: JobState, reason: str, ended: Sequence[SeatRecord], now: datetime
+    job: Job,
+    state: JobState,
+    reason: str,
+    ended: Sequence[SeatRecord],
+    now: datetime,
+    stopped: JobState | None = None,
 ) -> Terminal:
     by_index = {record.index: record for record in ended}
     outcomes = tuple(
-        _outcome(seat.seat, by_index.get(index), state) for index, seat in enumerate(job.seats)
+        seat_outcome(seat, by_index.get(index), stopped) for index, seat in enumerate(job.seats)
     )
     models = [
         {
@@ -205,24 +232,31 @@ def _terminal(
         models_digest=digest(models),
         policy_revision=job.policy_revision,
         seats=outcomes,
-        totals=total([attempt for record in ended for attempt in record.attempts]),
+        totals=total(run_attempts(ended)),
+        stopped=stopped if stopped is not state else None,
     )
 
 
-def _outcome(seat: str, record: SeatRecord | None, run_state: JobState) -> SeatOutcome:
+def seat_outcome(seat: Seat, record: SeatRecord | None, stop: JobState | None) -> SeatOutcome:
+    """Return a seat's line in a terminal record; `stop` is how its run was stopped, if it was."""
     if record is None:
-        return SeatOutcome(seat=seat, state=stopped_seat_state(run_state))
+        state = stopped_seat_state(stop)
+        return SeatOutcome(seat=seat.seat, state=state, model_requested=seat.model)
     return SeatOutcome(
-        seat=seat,
+        seat=seat.seat,
         state=record.state,
         sha256=record.output.sha256 if record.output else None,
+        uri=record.output.uri if record.output else None,
+        generation=record.output.generation if record.output else None,
         code=record.error.code if record.error else None,
+        model_requested=seat.model,
+        model_returned=_model_returned(record),
     )
 
 
-def stopped_seat_state(run_state: JobState) -> SeatState:
+def stopped_seat_state(stop: JobState | None) -> SeatState:
     """Return the state of a seat that had not ended when its run was stopped."""
-    return SeatState.EXPIRED if run_state is JobState.EXPIRED else SeatState.CANCELED
+    return SeatState.EXPIRED if stop is JobState.EXPIRED else SeatState.CANCELED
 
 
 def stopped_seat(job: Job, index: int, evaluation: Evaluation | None, now: datetime) -> SeatRecord:
@@ -231,16 +265,16 @@ def stopped_seat(job: Job, index: int, evaluation: Evaluation | None, now: datet
     return seat_record(
         job,
         index,
-        stopped_seat_state(job.state),
+        stopped_seat_state(job.stop),
         ended_at=now,
         evaluation=buried,
-        error=stopped_seat_error(job.state),
+        error=stopped_seat_error(job.stop),
     )
 
 
-def stopped_seat_error(run_state: JobState) -> SeatError:
+def stopped_seat_error(stop: JobState | None) -> SeatError:
     """Return why a seat that had not ended when its run was stopped has no answer."""
-    code = "deadline_exceeded" if run_state is JobState.EXPIRED else "canceled"
+    code = "deadline_exceeded" if stop is JobState.EXPIRED else "canceled"
     return SeatError(code=code, message="the run was stopped", retryable=True)
 
 
@@ -248,15 +282,19 @@ def _model_returned(record: SeatRecord | None) -> str | None:
     return record.output.model_returned if record and record.output else None
 
 
+def run_attempts(records: Sequence[SeatRecord]) -> list[Attempt]:
+    """Return the attempts on the records of a run's seats."""
+    return [attempt for record in records for attempt in record.attempts]
+
+
 def total(attempts: Sequence[Attempt]) -> Totals:
     """Add up requests, tokens and cost; the cost is None when that of any attempt is unknown."""
     usages = [attempt.usage for attempt in attempts if attempt.usage is not None]
-    costs = [attempt.cost_usd for attempt in attempts]
     return Totals(
         requests=len(attempts),
         input_tokens=sum(usage.input_tokens for usage in usages),
         output_tokens=sum(usage.output_tokens for usage in usages),
-        cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
+        cost_usd=sum_usd(attempt.cost_usd for attempt in attempts),
     )
 
 

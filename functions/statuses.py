@@ -25,6 +25,7 @@ from functions.core.jobs import (
     Terminal,
 )
 from functions.core.leases import is_live, own_attempts
+from functions.core.money import sum_usd
 from functions.core.ports import Query
 from functions.services import Services
 from functions.settlement import stopped_seat_error, stopped_seat_state, total
@@ -77,7 +78,7 @@ class JobStatus:
         if (record := self.record(index)) is not None:
             return record.state
         if self.job.state.is_terminal:
-            return stopped_seat_state(self.job.state)
+            return stopped_seat_state(self.job.stop)
         evaluation = self.evaluations.get(index)
         if evaluation is not None and is_live(evaluation, self.now):
             return SeatState.RUNNING
@@ -87,7 +88,7 @@ class JobStatus:
         """Return why a seat ended without an answer; None while it may still have one."""
         if (record := self.record(index)) is not None:
             return record.error
-        return stopped_seat_error(self.job.state) if self.job.state.is_terminal else None
+        return stopped_seat_error(self.job.stop) if self.job.state.is_terminal else None
 
     def due_at(self, index: int) -> datetime | None:
         """Return when a seat's retry is due, None when none waits."""
@@ -115,8 +116,10 @@ async def read_status(services: Services, job: Job) -> JobStatus:
     ended = {record.index for record in records if record.run == job.run}
     missing = [index for index in range(len(job.seats)) if index not in ended]
     closed = from_snapshot(Terminal, terminal)
+    if closed:  # it may have closed meanwhile
+        job = replace(job, state=closed.state, stopped=closed.stopped)
     return JobStatus(
-        job=replace(job, state=closed.state) if closed else job,  # it may have closed meanwhile
+        job=job,
         terminal=closed,
         records=records,
         evaluations=await _evaluations(services, job, missing),
@@ -154,6 +157,7 @@ def job_view(status: JobStatus) -> dict[str, Any]:
         "seats": [_seat_view(status, index) for index in range(len(job.seats))],
         "terminal": _terminal_view(status.terminal),
         "usage": _usage_view(status),
+        "purged_at": timestamp(job.purged_at),
     }
 
 
@@ -169,6 +173,7 @@ def job_summary(job: Job) -> dict[str, Any]:
         "owner": job.owner,
         "labels": job.labels,
         "decision_id": job.decision_id,
+        "purged_at": timestamp(job.purged_at),
         "seats": [
             {"seat": seat.seat, "provider": seat.provider, "model": seat.model}
             for seat in job.seats
@@ -203,17 +208,34 @@ def _seat_view(status: JobStatus, index: int) -> dict[str, Any]:
         "seat": seat.seat,
         "provider": seat.provider,
         "model": seat.model,
+        "model_returned": _model_returned(record, own),
         "state": status.seat_state(index).value,
         "work_key": seat.work_key,
         "attempts": len(own),
         "max_attempts": status.job.policy.max_attempts,
         "due_at": timestamp(status.due_at(index)),
         "reused": record.reused if record else False,
+        "carried": record.carried if record else False,
         "output": output_view(record.output) if record else None,
+        "cost_usd": _seat_cost(record, own),
         "error": asdict(error) if error else None,
         "started_at": timestamp(own[0].started_at if own else None),
         "ended_at": timestamp(record.ended_at if record else None),
     }
+
+
+def _model_returned(record: SeatRecord | None, own: Sequence[Attempt]) -> str | None:
+    """Return the name in the seat's answer, or in the last one of use to nobody."""
+    if record is not None and record.output is not None:
+        return record.output.model_returned
+    return next((a.model_returned for a in reversed(own) if a.model_returned), None)
+
+
+def _seat_cost(record: SeatRecord | None, own: Sequence[Attempt]) -> float | None:
+    """Return what the seat's own attempts cost; a reused seat shows what its answer once did."""
+    if record is not None and record.reused and record.output is not None:
+        return record.output.cost_usd
+    return sum_usd(attempt.cost_usd for attempt in own)
 
 
 def _terminal_view(terminal: Terminal | None) -> dict[str, Any] | None:
@@ -227,6 +249,14 @@ def _terminal_view(terminal: Terminal | None) -> dict[str, Any] | None:
         "reason": terminal.reason,
         "digests": {"input": terminal.input_digest, "models": terminal.models_digest},
         "policy_revision": terminal.policy_revision,
+        "models": [
+            {
+                "seat": seat.seat,
+                "model_requested": seat.model_requested,
+                "model_returned": seat.model_returned,
+            }
+            for seat in terminal.seats
+        ],
     }
 
 
@@ -247,8 +277,10 @@ def _attempt_view(status: JobStatus, attempt: Attempt) -> dict[str, Any]:
         "code": attempt.code,
         "message": attempt.message,
         "provider_request_id": attempt.provider_request_id,
+        "model_requested": status.job.seats[attempt.seat].model,
         "model_returned": attempt.model_returned,
         "hint_seconds": attempt.hint_seconds,
+        "until": timestamp(attempt.until),
         "usage": asdict(attempt.usage) if attempt.usage else None,
         "cost_usd": attempt.cost_usd,
     }

@@ -1,7 +1,9 @@
 """The command line: a client of the HTTP API, for people and for scripts.
 
     submit FILE [--key KEY] [--watch]     watch JOB      status JOB
-    report JOB [--partial]                attempts JOB   jobs
+    report JOB [--partial]                attempts JOB   jobs           cancel JOB
+    replay JOB [--watch]
+    audit [WINDOW] [--run]                incidents      resolve INCIDENT --note TEXT
 
 Exit codes (`exits.Exit`; every `--help` shows them too):
 
@@ -18,6 +20,7 @@ Exit codes (`exits.Exit`; every `--help` shows them too):
 problem document. Everything that is not an answer goes to standard error.
 """
 
+from functions.cli import book_commands
 from functions.cli.commands import app
 
-__all__ = ["app"]
+__all__ = ["app", "book_commands"]

@@ -126,6 +126,14 @@ class Summary(Body):
     of: int
 
 
+class PanelWarning(Body):
+    """What makes answers less comparable than they look: a changed model, one model twice."""
+
+    code: str
+    seats: tuple[str, ...] = ()
+    detail: str = ""
+
+
 class Report(Body):
     """The panel's answers; `missing` names the seats without one."""
 
@@ -134,6 +142,7 @@ class Report(Body):
     complete: bool
     seats: tuple[ReportSeat, ...]
     missing: tuple[MissingSeat, ...] = ()
+    warnings: tuple[PanelWarning, ...] = ()
     summary: Summary
 
 

@@ -1,7 +1,7 @@
 """The API's calls, one method each. All trouble becomes `Refused` or `Unreachable` here."""
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from functions.cli.answers import AttemptList, Job, JobPage, Problem, Report
+from functions.cli.book_answers import Audit, AuditList, Incident, IncidentPage
 from functions.cli.exits import Refused, Unreachable
 from functions.cli.target import Target
 
@@ -77,6 +78,34 @@ class Api:
         """One page of jobs, newest first."""
         return await self._get("v1/jobs", JobPage, query)
 
+    async def audits(self, query: Sequence[tuple[str, str]] = ()) -> Received[AuditList]:
+        """The windows, newest first."""
+        return await self._get("v1/audits", AuditList, query)
+
+    async def audit(self, window: str) -> Received[Audit]:
+        """The last audit of one window."""
+        return await self._get(f"v1/audits/{quote(window, safe='', errors='replace')}", Audit)
+
+    async def incidents(self, query: Sequence[tuple[str, str]] = ()) -> Received[IncidentPage]:
+        """One page of incidents, newest first."""
+        return await self._get("v1/incidents", IncidentPage, query)
+
+    async def resolve(self, incident: str, note: str) -> Received[Incident]:
+        """Mark an incident as resolved."""
+        path = f"v1/incidents/{quote(incident, safe='', errors='replace')}/resolve"
+        request = self._http.build_request("POST", path, json={"note": note})
+        return await self._call(request, Incident)
+
+    async def cancel(self, job_id: str) -> Received[Job]:
+        """Stop a job; one that has ended stays as it is."""
+        request = self._http.build_request("POST", f"{_job_path(job_id)}/cancel")
+        return await self._call(request, Job)
+
+    async def replay(self, job_id: str) -> Received[Job]:
+        """Run a job again for its seats without a success."""
+        request = self._http.build_request("POST", f"{_job_path(job_id)}/replay")
+        return await self._call(request, Job)
+
     async def _get(
         self, path: str, kind: type[T], query: Sequence[tuple[str, str]] = ()
     ) -> Received[T]:
@@ -84,14 +113,26 @@ class Api:
         return await self._call(self._http.build_request("GET", path, params=params), kind)
 
     async def _call(self, request: httpx.Request, kind: type[T]) -> Received[T]:
-        try:
-            response = await self._http.send(request)
-        except httpx.HTTPError as exc:
-            reason = str(exc) or type(exc).__name__
-            raise Unreachable(f"{request.url} cannot be reached: {reason}") from exc
-        if not response.is_success:
-            raise _refusal(response)
-        return _received(response, kind)
+        return await receive(self._http, request, kind)
+
+
+async def receive(
+    http: httpx.AsyncClient, request: httpx.Request, kind: type[T], *, also: Container[int] = ()
+) -> Received[T]:
+    """Send a request and read its answer; statuses in `also` count as answers.
+
+    Raises:
+        Refused: the API answered with a problem.
+        Unreachable: no answer, or none of an Empanel API.
+    """
+    try:
+        response = await http.send(request)
+    except httpx.HTTPError as exc:
+        reason = str(exc) or type(exc).__name__
+        raise Unreachable(f"{request.url} cannot be reached: {reason}") from exc
+    if not response.is_success and response.status_code not in also:
+        raise _refusal(response)
+    return _received(response, kind)
 
 
 def _received(response: httpx.Response, kind: type[T]) -> Received[T]:

@@ -154,6 +154,33 @@ def jobs(
     run(work, json_only=json)
 
 
+@command()
+def cancel(job: JobId, json: JsonOnly = False) -> None:
+    """Stop a job: what it has stays, calls in flight are cut. One that has ended stays as it is."""
+
+    async def work(api: Api, screen: Screen) -> Exit:
+        received = await api.cancel(job)
+        screen.show(received, job_view)
+        return Exit.DONE
+
+    run(work, json_only=json)
+
+
+@command()
+def replay(job: JobId, watch: Watch = False, json: JsonOnly = False) -> None:
+    """Run a job that has ended again, for its seats without a success."""
+
+    async def work(api: Api, screen: Screen) -> Exit:
+        received = await api.replay(job)
+        screen.say(f"job {received.value.id}: run {received.value.run}")
+        if watch:
+            received = await _follow(api, screen, received.value.id)
+        screen.show(received, job_view)
+        return exit_for(received.value)
+
+    run(work, json_only=json)
+
+
 async def _follow(api: Api, screen: Screen, job_id: str) -> Received[Job]:
     if screen.json_only:
         return await follow(api, job_id, lambda job: None)

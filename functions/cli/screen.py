@@ -2,9 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import typer
 from pydantic import BaseModel
@@ -37,6 +37,11 @@ class Screen:
         else:
             self.out.print(view(received.value))
 
+    def show_raw(self, received: Received[T]) -> None:
+        """Print the answer's own bytes with `--json`; for people nothing."""
+        if self.json_only:
+            print_raw(received.raw)
+
     def say(self, content: str) -> None:
         """Print a line for people; with `--json` nothing."""
         if not self.json_only:
@@ -66,18 +71,23 @@ def open_screen(*, json_only: bool) -> Screen:
 
 def run(work: Callable[[Api, Screen], Awaitable[Exit]], *, json_only: bool) -> None:
     """Run one command against the API and end the process with its exit code."""
+
+    async def with_api(screen: Screen) -> Exit:
+        async with open_api(find_target()) as api:
+            return await work(api, screen)
+
+    run_alone(with_api, json_only=json_only)
+
+
+def run_alone(work: Callable[[Screen], Coroutine[Any, Any, Exit]], *, json_only: bool) -> NoReturn:
+    """Run one command that opens what it needs, and end the process with its exit code."""
     screen = open_screen(json_only=json_only)
     try:
-        code = asyncio.run(_with_api(work, screen))
+        code = asyncio.run(work(screen))
     except CliError as error:
         screen.fail(error)
         code = error.code
     raise typer.Exit(code)
-
-
-async def _with_api(work: Callable[[Api, Screen], Awaitable[Exit]], screen: Screen) -> Exit:
-    async with open_api(find_target()) as api:
-        return await work(api, screen)
 
 
 def print_raw(raw: bytes) -> None:

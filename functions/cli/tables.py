@@ -13,6 +13,7 @@ from functions.cli.answers import (
     Job,
     JobPage,
     MissingSeat,
+    PanelWarning,
     Problem,
     Report,
     ReportSeat,
@@ -76,10 +77,15 @@ def report_view(report: Report) -> RenderableType:
             f"max {text.number(summary.max)}, stdev {text.number(summary.stdev)}"
         ),
     ]
+    parts += [line(_warning(warning), style="yellow") for warning in report.warnings]
     if not report.complete:
         parts.append(missing_view(report.missing))
     parts += [line(f"{seat.seat}: {seat.rationale}") for seat in report.seats if seat.rationale]
     return Group(*parts)
+
+
+def _warning(warning: PanelWarning) -> str:
+    return f"warning {warning.code}: {warning.detail} ({', '.join(warning.seats)})"
 
 
 def score_table(seats: Sequence[ReportSeat]) -> Table:

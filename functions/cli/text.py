@@ -35,7 +35,9 @@ def moment(at: datetime | None) -> str:
 
 def cost(usd: float | None) -> str:
     """A cost in US dollars; one that is not known is said to be unknown, never zero."""
-    return UNKNOWN if usd is None else f"${usd:.6f}"
+    if usd is None:
+        return UNKNOWN
+    return "under $0.000001" if 0 < usd < 1e-6 else f"${usd:.6f}"
 
 
 def number(value: float | None) -> str:

@@ -12,11 +12,28 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from functions.core.errors import UnreadableRecord
-from functions.core.jobs import SCHEMA_VERSION, Evaluation, Job, SeatRecord, Terminal
+from functions.core.identities import digest
+from functions.core.jobs import (
+    SCHEMA_VERSION,
+    DayReservation,
+    Evaluation,
+    Job,
+    SeatRecord,
+    Sighting,
+    TenantDay,
+    Terminal,
+)
+from functions.core.notifications import Notification
+from functions.core.pauses import Pause
 from functions.core.ports import DELETE, Snapshot
+from functions.core.windows import Window
 
-Record = Job | Evaluation | SeatRecord | Terminal
-R = TypeVar("R", Job, Evaluation, SeatRecord, Terminal)
+Record = (
+    Job | Evaluation | Notification | Pause | SeatRecord | Sighting | Terminal | TenantDay | Window
+)
+R = TypeVar(
+    "R", Job, Evaluation, Notification, Pause, SeatRecord, Sighting, Terminal, TenantDay, Window
+)
 
 
 def job_path(job: str) -> str:
@@ -40,25 +57,65 @@ def terminal_path(job: str, run: int) -> str:
 
 
 def budget_path(job: str, run: int) -> str:
-    """Return the path of a run's request budget; it exists only where a cap can bind."""
+    """Return the path of a run's budget; it exists only where a cap can bind."""
     return f"budgets/{job}.{run}"
 
 
-def reservations(snapshot: Snapshot) -> frozenset[str]:
-    """Return the attempts that a run's request budget has reserved, none where it has no document.
+def reservations(snapshot: Snapshot) -> dict[str, int]:
+    """Return what the attempts of a run have reserved, nothing where it has no budget document.
 
     Raises:
         UnreadableRecord: the field is wrong; names the path.
     """
-    names = (snapshot.data or {}).get("reservations", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    held = (snapshot.data or {}).get("reservations", {})
+    if not isinstance(held, dict) or not all(isinstance(nano, int) for nano in held.values()):
         raise UnreadableRecord(f"{snapshot.path}: unreadable field reservations")
-    return frozenset(names)
+    return dict(held)
+
+
+def tenant_day_path(tenant: str, day: str) -> str:
+    """Return the path of what a tenant's day holds; it exists only where the day is capped."""
+    return f"tenant_days/{tenant}.{day}"
+
+
+def day_fields(reservation: DayReservation) -> dict[str, Any]:
+    """Return the field `day` of a job's head, for an update of the head."""
+    return {"day": _fields(reservation)}
 
 
 def stop_path(job: str, run: int) -> str:
     """Return the path of the marker that a run was stopped."""
     return f"stops/{job}.{run}"
+
+
+def sighting_path(alias: str, name: str) -> str:
+    """Return the path of the first time that a model was answered under a name."""
+    return f"sightings/{alias}.{name}"
+
+
+def pause_path(scope: str, model: str) -> str:
+    """Return the path of the pause of a model under one key; a model's name may hold anything."""
+    return f"providers/{digest({'scope': scope, 'model': model})}"
+
+
+def window_path(tenant: str, window: str) -> str:
+    """Return the path of what is known of a tenant's window."""
+    return f"windows/{tenant}.{window}"
+
+
+def run_path(job: str, run: int) -> str:
+    """Return the path of the record of a replay; a job's first run is the job itself."""
+    return f"runs/{job}.{run}"
+
+
+def notification_path(decision: str, run: int) -> str:
+    """Return the path of the notification of a run's end."""
+    return f"notifications/{decision}.{run}"
+
+
+def action_path(decision: str, name: str) -> str:
+    """Return the path of an action of a decision."""
+    return f"decisions/{decision}/actions/{name}"
 
 
 def incident_path(incident: str) -> str:

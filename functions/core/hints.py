@@ -1,8 +1,10 @@
 """What a provider says about when to ask again, read from headers and body.
 
-Order: `retry-after-ms`, then `retry-after` (seconds or an HTTP date), then Gemini's `RetryInfo` in
-the body; `x-ratelimit-reset-*` is no hint, it tells when a quota is full again. A value that breaks
-its form is ignored and the next source is asked. Nothing here raises, and every hint is finite.
+Order: `retry-after-ms`, then `retry-after` (seconds or an HTTP date), then the same two as a proxy
+of LiteLLM hands them on (`llm_provider-*`), then Gemini's `RetryInfo` in the body.
+`x-ratelimit-reset-*` is no hint: it tells when a quota is full again, in Go durations, dates or
+seconds. A value that breaks its form is ignored and the next source is asked. Nothing here raises,
+and every hint is finite.
 """
 
 import math
@@ -10,6 +12,8 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+
+PREFIXES = ("", "llm_provider-")
 
 _NUMBER = re.compile(r"\+?[0-9]+(?:\.[0-9]*)?(?:[eE]\+?[0-9]+)?")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)s")
@@ -35,19 +39,24 @@ def read_hint(headers: Mapping[str, str], body: Any, now: datetime) -> float | N
         body: the parsed JSON body, whatever it is.
         now: aware; an HTTP date in the past means 0.
     """
-    milliseconds = seconds_of(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after")
-    for hint in (seconds_of(value), seconds_until(value, now), retry_info_seconds(body)):
-        if hint is not None:
-            return hint
-    return None
+    for prefix in PREFIXES:
+        milliseconds = seconds_of(headers.get(f"{prefix}retry-after-ms"))
+        if milliseconds is not None:
+            return milliseconds / 1000
+        value = headers.get(f"{prefix}retry-after")
+        for hint in (seconds_of(value), seconds_until(value, now)):
+            if hint is not None:
+                return hint
+    return retry_info_seconds(body)
 
 
 def read_should_retry(headers: Mapping[str, str]) -> bool | None:
     """Return what `x-should-retry` says, None when it says neither true nor false."""
-    return {"true": True, "false": False}.get(headers.get("x-should-retry", "").strip().lower())
+    for prefix in PREFIXES:
+        said = headers.get(f"{prefix}x-should-retry", "").strip().lower()
+        if said in ("true", "false"):
+            return said == "true"
+    return None
 
 
 def seconds_of(value: str | None) -> float | None:

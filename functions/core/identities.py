@@ -44,6 +44,11 @@ def digest(value: Any) -> str:
     return sha256_hex(canonical_json(value))
 
 
+def model_alias(tenant: str, endpoint: str, model: str) -> str:
+    """Return the name of "this model, asked for by this tenant at this endpoint"."""
+    return digest([tenant, endpoint, model])
+
+
 def _short(value: Any) -> str:
     """Return 160 bits of the digest in lower-case base32: letters and digits only."""
     raw = hashlib.sha256(canonical_json(value)).digest()[:20]
@@ -60,6 +65,14 @@ def job_id(tenant: str, *, idempotency_key: str | None, request_digest: str) -> 
 def decision_id(tenant: str, job: str) -> str:
     """Return the stable name of the decision a job is about, the same for every run."""
     return "dec_" + _short({"tenant": tenant, "decision": job})
+
+
+def attempt_key(*, job: str, run: int, seat: int, number: int) -> str:
+    """Return the stable name of one attempt, for a provider that takes idempotency keys.
+
+    The job's ID stands for its tenant. Nothing here relies on a provider that honours it.
+    """
+    return "att_" + _short({"job": job, "run": run, "seat": seat, "attempt": number})
 
 
 def work_key(

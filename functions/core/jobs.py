@@ -39,7 +39,7 @@ class SeatState(StrEnum):
 
     QUEUED = "queued"  # nobody works on it
     RUNNING = "running"  # a live lease holds its evaluation
-    WAITING = "waiting"  # a retry is due at a known time
+    WAITING = "waiting"  # a request may be sent at a known time: a retry, or the end of a pause
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELED = "canceled"
@@ -103,7 +103,7 @@ class Attempt:
     `number` counts the attempts of one seat in one run from 1. `token` is the fencing token of the
     claim that made it. `sent` is false only when the request certainly never left the process. A
     request cut by a shutdown ends `canceled` with the code `interrupted`: spent, but not counted
-    towards `max_attempts`.
+    towards `max_attempts`. `until` is when a quota that is used up is free again, where known.
     """
 
     job: str
@@ -122,6 +122,7 @@ class Attempt:
     provider_request_id: str | None = None
     model_returned: str | None = None
     hint_seconds: float | None = None
+    until: datetime | None = None
     usage: Usage | None = None
     cost_usd: float | None = None
 
@@ -140,8 +141,10 @@ class Evaluation:
     """The unit that is paid for, shared by all jobs of a tenant that ask the same question.
 
     `token` counts claims. `lease_until` is there while a holder works, `due_at` while a retry
-    waits, `wake_at` while either is so. `object_name` is where the holder of the current epoch
-    stores. How it ended for a run is read off `output` and `attempts` (`functions.core.leases`).
+    or the end of a pause is waited for, `wake_at` while either is so. `object_name` is where the
+    holder of the current epoch stores. How it ended for a run is read off `output` and `attempts`
+    (`functions.core.leases`). `purged` names the last objects that were deleted on purpose; none of
+    these names is ever used again.
     """
 
     tenant: str
@@ -157,12 +160,17 @@ class Evaluation:
     epoch: int = 0
     object_name: str | None = None
     output: Output | None = None
+    purged: tuple[str, ...] = ()
     v: int = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seat:
-    """One place on the panel, as accepted; `endpoint` is the digest of dialect and base URL."""
+    """One place on the panel, as accepted; `endpoint` is the digest of dialect and base URL.
+
+    `worst_nano_usd` is what one attempt costs at worst, in billionths of a US dollar, by the prices
+    at acceptance; it is there only where a cap counts money.
+    """
 
     seat: str
     provider: str
@@ -171,6 +179,7 @@ class Seat:
     work_key: str
     endpoint: str
     parameters: dict[str, Any] = field(default_factory=dict)
+    worst_nano_usd: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,11 +216,48 @@ class Inputs:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PurgedInput:
+    """An input object of a purged job: one generation of a name that others may use again."""
+
+    name: str
+    generation: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DayReservation:
+    """What a run holds of its tenant's day; None for what the day does not cap.
+
+    The worst case until `final`, then what the run really took.
+    """
+
+    day: str
+    requests: int | None = None
+    nano_usd: int | None = None
+    final: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TenantDay:
+    """The sum of what a tenant's runs hold of one day, in the day they were asked for (UTC)."""
+
+    tenant: str
+    day: str
+    expire_at: datetime
+    requests: int = 0
+    nano_usd: int = 0
+    v: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
     """One accepted panel request. The fields from `run` on are its head and change by precondition.
 
     `run_at` is the server's commit time of the acceptance or replay. `check_at` is when repair
-    looks at the job next; it is absent once nothing is left to do.
+    looks at the job next; it is absent once nothing is left to do. `day` is there only where the
+    tenant's day is capped; it changes once, when the run's last seat has its record. `stopped` is
+    there only when a stopped run counts as succeeded: how it was stopped (`stop`). `purged_at` is
+    when inputs and outputs were given up for deletion, `purged_inputs` what is to be deleted of the
+    inputs; the digests stay. `input_digests` names the inputs once more, for queries, until then.
     """
 
     id: str
@@ -228,7 +274,9 @@ class Job:
     inputs: Inputs
     labels: dict[str, str] = field(default_factory=dict)
     label_pairs: tuple[str, ...] = ()
+    input_digests: tuple[str, ...] = ()
     traceparent: str | None = None
+    notify_url: str | None = None
     run: int = 1
     run_window: str
     run_at: datetime
@@ -238,15 +286,26 @@ class Job:
     check_at: datetime | None = None
     check_seconds: int = 60
     shard: int = 0
+    day: DayReservation | None = None
+    stopped: JobState | None = None
+    purged_at: datetime | None = None
+    purged_inputs: tuple[PurgedInput, ...] = ()
     v: int = SCHEMA_VERSION
+
+    @property
+    def stop(self) -> JobState | None:
+        """How the run was stopped before its seats had ended: expired, canceled, or not at all."""
+        return self.stopped or _stop(self.state)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SeatRecord:
     """How one seat of one run ended; created once, never changed.
 
-    `attempts` are the seat's own requests in this run: none when its output was reused. The output
-    carries what it once cost.
+    `attempts` are the seat's own requests in this run: none when its output was reused. `carried`
+    says that the success is an earlier run's, taken over by a replay. The output carries what it
+    once cost. `models_returned` are the names that the question has been answered under so far, in
+    this run and before: more than one means that the model has changed.
     """
 
     run: int
@@ -257,10 +316,25 @@ class SeatRecord:
     ended_at: datetime
     started_at: datetime | None = None
     reused: bool = False
+    carried: bool = False
     output: Output | None = None
     error: SeatError | None = None
     due_at: datetime | None = None
     attempts: tuple[Attempt, ...] = ()
+    models_returned: tuple[str, ...] = ()
+    v: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sighting:
+    """The first time that a tenant's question to a model was answered under a name. Create-only.
+
+    `alias` is the digest of tenant, endpoint and the model asked for.
+    """
+
+    alias: str
+    model_returned: str
+    seen_at: datetime
     v: int = SCHEMA_VERSION
 
 
@@ -272,6 +346,10 @@ class SeatOutcome:
     state: SeatState
     sha256: str | None = None
     code: str | None = None
+    uri: str | None = None
+    generation: int | None = None
+    model_requested: str | None = None
+    model_returned: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -286,7 +364,7 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terminal:
-    """How a run ended. Created once; no write path replaces it."""
+    """How a run ended. Created once; no write path replaces it. `stopped` as in `Job`."""
 
     job: str
     tenant: str
@@ -301,4 +379,14 @@ class Terminal:
     policy_revision: str
     seats: tuple[SeatOutcome, ...] = ()
     totals: Totals = field(default_factory=Totals)
+    stopped: JobState | None = None
     v: int = SCHEMA_VERSION
+
+    @property
+    def stop(self) -> JobState | None:
+        """How the run was stopped before its seats had ended: expired, canceled, or not at all."""
+        return self.stopped or _stop(self.state)
+
+
+def _stop(state: JobState) -> JobState | None:
+    return state if state in (JobState.EXPIRED, JobState.CANCELED) else None

@@ -19,7 +19,12 @@ from datetime import datetime, timedelta
 
 from functions.core.identities import output_object
 from functions.core.jobs import Attempt, Evaluation, Outcome, SeatError, Wake
-from functions.core.retries import MAX_INVALID_OUTPUTS, RECOVERABLE_CODES, is_retryable
+from functions.core.retries import (
+    MAX_INVALID_OUTPUTS,
+    RECOVERABLE_CODES,
+    is_retryable,
+    with_until,
+)
 
 MAX_INTERRUPTIONS = 5
 KEPT_ATTEMPTS = 16  # older ones go once no open run can need them
@@ -250,7 +255,8 @@ def _error_of(attempt: Attempt) -> SeatError:
     if code in RECOVERABLE_CODES:
         message = f"not to be asked again after {code}: {attempt.message}"
         return SeatError(code="attempts_exhausted", message=message, retryable=True)
-    return SeatError(code=code, message=attempt.message or code, retryable=is_retryable(code))
+    message = with_until(attempt.message or code, attempt.until)
+    return SeatError(code=code, message=message, retryable=is_retryable(code))
 
 
 def _error_after_last_try(attempt: Attempt, tries: int) -> SeatError:

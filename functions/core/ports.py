@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from functions.core.jobs import Usage
 from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
+from functions.core.webhooks import WebhookAnswer, WebhookCall
 
 Fields = Mapping[str, Any]
 
@@ -132,6 +133,14 @@ class StoredObject:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ObjectPage:
+    """A page of a listing, in the order of names; `next_page` is None at its end."""
+
+    objects: tuple[StoredObject, ...]
+    next_page: str | None = None
+
+
 class Objects(Protocol):
     """Create-only objects. Never retries by itself.
 
@@ -158,6 +167,18 @@ class Objects(Protocol):
         Raises:
             ObjectMissing: the object, or that generation of it, does not exist.
         """
+        ...
+
+    async def list_page(self, prefix: str, *, page: str | None = None) -> ObjectPage:
+        """Return the objects whose names begin with `prefix`, at most 1,000 a page.
+
+        A listing without an object there is empty, never an error; a missing permission is
+        `ObjectsUnavailable`.
+        """
+        ...
+
+    async def delete(self, name: str, generation: int) -> bool:
+        """Delete one generation of an object; False when it is not there any more."""
         ...
 
 
@@ -201,11 +222,23 @@ class Provider(Protocol):
 
     @property
     def pause_scope(self) -> str:
-        """Name of endpoint and key, without giving the key away: with a model, what a hint pauses."""
+        """Name of endpoint and key, the key not given away; with a model, what a hint pauses."""
         ...
 
     async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:
         """Ask once. Cancelling the call closes its connection."""
+        ...
+
+
+class Webhooks(Protocol):
+    """Calls the receivers of notifications. Calls once and never repeats it."""
+
+    async def send(self, call: WebhookCall) -> WebhookAnswer:
+        """Sign and send; what the receiver answers, or fails to, is a value.
+
+        No address is connected to that was not checked, and no call lasts longer than the adapter's
+        own limit, whatever the receiver does.
+        """
         ...
 
 

@@ -1,21 +1,22 @@
 """The one decision whether a failed request is asked again, and when. No other layer retries.
 
-A decision is a value from the failure, the attempt and a random number that is passed in:
+A decision is a value from the failure, the attempt, the time and a random number, all passed in:
 
 | group | codes | what follows |
 |---|---|---|
-| permanent | `PERMANENT_CODES` | the seat fails with the code |
+| permanent | `PERMANENT_CODES` | the seat fails with the code; a used-up quota says until when |
 | recoverable | `RECOVERABLE_CODES` | again while attempts are left, then `attempts_exhausted` |
 | unusable answer | `ANSWER_CODES` | once more, then the seat fails with the code |
 | no provider's answer | `invalid_response` | again while attempts are left, then the code |
 
 A recoverable failure of a request that was sent and never answered is `unknown`: it may have been
 paid for. Every wait is at least the provider's hint and at least our own backoff; chance only
-lengthens it.
+lengthens it. A hint of more than a day is a used-up quota.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 from functions.core.jobs import Outcome
 from functions.core.verdicts import CallFailure
@@ -53,7 +54,8 @@ class RetryDecision:
     """How an attempt ended and what follows.
 
     `code` is the seat's code when `retry` is False, else the attempt's own. `wait_seconds` counts
-    from now and is 0 when `retry` is False.
+    from now and is 0 when `retry` is False. `until` is when a used-up quota is free again, where
+    that is known.
     """
 
     outcome: Outcome
@@ -61,6 +63,7 @@ class RetryDecision:
     wait_seconds: float
     code: str
     reason: str
+    until: datetime | None = None
 
 
 def is_retryable(code: str) -> bool:
@@ -69,12 +72,19 @@ def is_retryable(code: str) -> bool:
 
 
 def decide(
-    failure: CallFailure, *, attempt: int, max_attempts: int, invalid_outputs: int, jitter: float
+    failure: CallFailure,
+    *,
+    now: datetime,
+    attempt: int,
+    max_attempts: int,
+    invalid_outputs: int,
+    jitter: float,
 ) -> RetryDecision:
     """Decide what follows a failed attempt.
 
     Args:
         failure: what the call brought.
+        now: aware time at which the attempt ended; hints count from it.
         attempt: number of this attempt in its run, from 1, interruptions not counted.
         max_attempts: the job's bound for `attempt`.
         invalid_outputs: attempts of this run, before this one, with outcome `invalid_output`.
@@ -82,14 +92,14 @@ def decide(
     """
     outcome = outcome_of(failure)
     if outcome is Outcome.PERMANENT:
-        return _permanent(failure)
+        return _permanent(failure, now)
     if failure.should_retry is False:
         reason = f"the provider asked not to retry: {failure.message}"
         return _stop(Outcome.PERMANENT, "attempts_exhausted", reason)
     if outcome is Outcome.INVALID_OUTPUT and invalid_outputs + 1 >= MAX_INVALID_OUTPUTS:
         return _stop(outcome, failure.code, f"no usable answer twice: {failure.message}")
-    if attempt >= max_attempts:
-        return _exhausted(outcome, failure, max_attempts)
+    if attempt >= max_attempts or _is_advised_against(failure, attempt):
+        return _exhausted(outcome, failure, attempt)
     wait_seconds = _wait_seconds(attempt, _hint_seconds(failure), jitter)
     return RetryDecision(
         outcome=outcome,
@@ -117,11 +127,33 @@ def backoff_seconds(attempt: int) -> float:
     return min(FIRST_BACKOFF_SECONDS * 2.0 ** min(attempt - 1, 16), MAX_BACKOFF_SECONDS)
 
 
-def _permanent(failure: CallFailure) -> RetryDecision:
-    if failure.code in PERMANENT_CODES:
-        return _stop(Outcome.PERMANENT, failure.code, failure.message)
-    reason = f"asked to wait {failure.hint_seconds:.0f} s, over a day: {failure.message}"
-    return _stop(Outcome.PERMANENT, "quota_exhausted", reason)
+def with_until(message: str, until: datetime | None) -> str:
+    """Return the message of a used-up quota with the time from which it is free again."""
+    if until is None:
+        return message
+    return f"{message}; free again at {until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _permanent(failure: CallFailure, now: datetime) -> RetryDecision:
+    code, reason, until = failure.code, failure.message, failure.until
+    if code not in PERMANENT_CODES:
+        hint_seconds = _hint_seconds(failure)
+        reason = f"asked to wait {hint_seconds:.0f} s, over a day: {reason}"
+        code, until = "quota_exhausted", until or _after(now, hint_seconds)
+    decision = _stop(Outcome.PERMANENT, code, with_until(reason, until))
+    return replace(decision, until=until)
+
+
+def _after(now: datetime, seconds: float) -> datetime | None:
+    """Return the time in so many seconds, None when no calendar has it."""
+    try:
+        return now + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+
+
+def _is_advised_against(failure: CallFailure, attempt: int) -> bool:
+    return failure.most_retries is not None and attempt > failure.most_retries
 
 
 def _hint_seconds(failure: CallFailure) -> float:
@@ -134,9 +166,10 @@ def _wait_seconds(attempt: int, hint_seconds: float, jitter: float) -> float:
     return floor + jitter * min(SPREAD * floor, MAX_SPREAD_SECONDS)
 
 
-def _exhausted(outcome: Outcome, failure: CallFailure, max_attempts: int) -> RetryDecision:
+def _exhausted(outcome: Outcome, failure: CallFailure, attempts: int) -> RetryDecision:
     code = "attempts_exhausted" if failure.code in RECOVERABLE_CODES else failure.code
-    reason = f"{max_attempts} attempts spent, the last ended {failure.code}: {failure.message}"
+    tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+    reason = f"{tries} spent, the last ended {failure.code}: {failure.message}"
     return _stop(outcome, code, reason)
 
 

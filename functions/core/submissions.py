@@ -35,5 +35,6 @@ class Submission:
     policy: Policy
     owner: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    notify_url: str | None = None
     idempotency_key: str | None = None
     traceparent: str | None = None

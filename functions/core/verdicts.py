@@ -56,6 +56,7 @@ class CallFailure:
     when none arrived. `hint_seconds` is the provider's own wish, as read. `message` is bounded and
     holds no secret. `should_retry` is what the `x-should-retry` header says. `until` is when a
     quota or limit that is used up is free again, where the vendor says or documents it.
+    `most_retries` is how often, at most, the vendor advises to ask again, None when it does not.
     """
 
     code: str
@@ -68,6 +69,7 @@ class CallFailure:
     request_id: str | None = None
     should_retry: bool | None = None
     until: datetime | None = None
+    most_retries: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,12 +7,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple, Protocol
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any, Literal, NamedTuple, Protocol
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import rfc8785
 
 from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
+from functions.providers.credentials import Credentials
 from functions.providers.redaction import Redact, unredacted
 
 SchemaMode = Literal["json_schema", "json_object", "prompt"]
@@ -28,6 +29,19 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Prices:
+    """What an operator says a provider's models cost, in USD per million tokens.
+
+    None for a cached part means that it costs what other input does.
+    """
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    cache_write: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Endpoint:
     """One configured server and its habits.
 
@@ -37,6 +51,16 @@ class Endpoint:
     grammar bounds only integers (llama.cpp). `max_string_characters` is the longest string bound
     the server takes; None sends no bounds, which OpenAI's strict mode refuses. Our own validation
     always uses the full schema.
+
+    `parameter_names` renames seat parameters for the wire and `refused_parameters` are those that
+    the server does not take; the dialect `chat` looks at both. `extra_body` is merged into every
+    body and `query` is added to every URL: both are part of what is asked, so they
+    belong to the endpoint's digest.
+
+    `headers` go out with every request and win over the dialect's own, never over the credential.
+    `idempotency_header` names the header that carries the attempt's key. `credentials` replace
+    `api_key` where a key is a token that ends. `api_version` is the first step of the path in
+    dialects that have one there; None is the dialect's default.
     """
 
     name: str
@@ -50,6 +74,15 @@ class Endpoint:
     max_string_characters: int | None = None
     concurrency: int = DEFAULT_CONCURRENCY
     max_answer_bytes: int = DEFAULT_MAX_ANSWER_BYTES
+    parameter_names: Mapping[str, str] = field(default_factory=dict)
+    refused_parameters: tuple[str, ...] = ()
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    idempotency_header: str | None = None
+    credentials: Credentials | None = field(default=None, repr=False)
+    api_version: str | None = None
+    prices: Prices | None = None
 
 
 class WireRequest(NamedTuple):
@@ -79,10 +112,40 @@ class Dialect(Protocol):
         ...
 
 
-def endpoint_digest(dialect: str, base_url: str) -> str:
-    """Return the SHA-256 of dialect and normalised base URL, part of every work key."""
-    identity = {"base_url": normalized(base_url), "dialect": dialect}
+def endpoint_digest(
+    dialect: str,
+    base_url: str,
+    *,
+    query: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the SHA-256 of what an endpoint adds to every question, part of every work key.
+
+    Dialect and normalised base URL always; query and extra body only where there are any, so that
+    an endpoint without them keeps the digest it always had.
+    """
+    identity: dict[str, Any] = {"base_url": normalized(base_url), "dialect": dialect}
+    if query:
+        identity["query"] = dict(query)
+    if extra_body:
+        identity["extra_body"] = dict(extra_body)
     return hashlib.sha256(rfc8785.dumps(identity)).hexdigest()
+
+
+def digest_of(endpoint: Endpoint) -> str:
+    """Return the digest of an endpoint as it is configured."""
+    return endpoint_digest(
+        endpoint.dialect,
+        endpoint.base_url,
+        query=endpoint.query,
+        extra_body=endpoint.extra_body,
+    )
+
+
+def url_of(endpoint: Endpoint, path: str) -> str:
+    """Return the URL of a path below an endpoint's base URL, with the endpoint's query."""
+    query = f"?{urlencode(endpoint.query)}" if endpoint.query else ""
+    return normalized(endpoint.base_url) + path + query
 
 
 def normalized(base_url: str) -> str:

@@ -1,72 +1,29 @@
-"""From an error response to a failure code: by (status, vendor's code) first, then by status.
+"""From an error response to a failure: by the vendor's names and message first, then by status.
 
 The status alone does not tell: 429 means both "wait" and "pay". Hints are read only once the code
-says that waiting can help. Vendors' codes: OpenAI, Azure, Mistral, OpenRouter, llama.cpp, LiteLLM.
+says that waiting can help. The tables are in `functions.providers.vendor_codes`.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from functions.core.hints import read_hint, read_should_retry
 from functions.core.retries import PERMANENT_CODES
 from functions.core.verdicts import CallFailure
+from functions.providers.error_bodies import ErrorBody, read_error
+from functions.providers.quota_resets import free_again, is_daily
 from functions.providers.redaction import Redact, safe_preview
+from functions.providers.vendor_codes import (
+    BY_LIMIT_SOURCE,
+    BY_NAME,
+    BY_STATUS,
+    MESSAGE_RULES,
+    NO_QUOTA,
+)
 
-_BY_VENDOR_CODE = {
-    code: ours
-    for ours, codes in {
-        "quota_exhausted": (
-            "insufficient_quota credit_balance_exhausted organization_spend_limit_exceeded"
-            " project_spend_limit_exceeded organization_usage_limit_exceeded"
-            " billing_hard_limit_reached billing_not_active quota_exceeded payment_required"
-            " billing_error"
-        ),
-        "rate_limited": "rate_limit_exceeded slow_down rate_limit_error",
-        "overloaded": "server_is_overloaded overloaded_error",
-        "invalid_credential": "invalid_api_key authentication_error",
-        "permission_denied": "permission_error",
-        "model_not_found": "model_not_found",
-        "input_too_large": (
-            "context_length_exceeded exceed_context_size_error string_above_max_length"
-            " request_too_large"
-        ),
-        "content_blocked": "content_filter content_policy_violation responsibleaipolicyviolation",
-        "region_unsupported": "unsupported_country_region_territory",
-        "provider_error": "server_error api_error",
-    }.items()
-    for code in codes.split()
-}
-_BY_STATUS = {
-    401: "invalid_credential",
-    402: "quota_exhausted",
-    403: "permission_denied",
-    404: "model_not_found",
-    408: "timeout",
-    409: "provider_error",
-    413: "input_too_large",
-    425: "provider_error",
-    429: "rate_limited",
-    498: "overloaded",  # Groq: capacity exceeded
-    499: "timeout",  # Google: the request was cancelled on its way
-    503: "overloaded",
-    504: "timeout",
-    529: "overloaded",
-}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ErrorBody:
-    """The parts of a vendor's error, as far as they were there."""
-
-    message: str = ""
-    code: str | None = None
-    type: str | None = None
-    param: str | None = None
-    status: int | None = None  # a numeric `code`, as OpenRouter, LiteLLM and llama.cpp send it
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+MOST_BLIND_RETRIES = 2  # Google's advice for a 429 of Vertex that does not say which quota it was
+_READ_CHARACTERS = 2000  # of a message
 
 
 def failure(
@@ -87,57 +44,79 @@ def failure(
     """
     error = read_error(body)
     should_retry = read_should_retry(headers)
-    code = classify(status if status >= 300 else error.status or status, error)
-    if code == "invalid_request" and should_retry:
-        code = "provider_error"  # the vendor calls its own 4xx transient (OpenAI's SDK obeys too)
+    code = _code(status if status >= 300 else error.status or status, error, should_retry)
     return CallFailure(
         code=code,
         message=safe_preview(_sentence(status, error), redact),
         http_status=status,
         hint_seconds=None if code in PERMANENT_CODES else read_hint(headers, body, now),
         should_retry=should_retry,
+        until=free_again(error, now) if code == "quota_exhausted" else None,
+        most_retries=MOST_BLIND_RETRIES if code == "rate_limited" and _is_blind(error) else None,
     )
 
 
 def classify(status: int, error: ErrorBody) -> str:
     """Return our code for a status and a vendor's error; unknown vendor codes count by status."""
-    if error.metadata.get("limit_source") == "openrouter_in_flight_budget":
-        return "rate_limited"  # a 402 that ends by itself once running requests have ended
-    known = (_BY_VENDOR_CODE.get((name or "").lower()) for name in (error.code, error.type))
-    vendor = next((code for code in known if code is not None), None)
-    if vendor == "rate_limited" and status == 503:  # `slow_down` has meant both
-        return "overloaded"
-    return vendor or by_status(status)
+    return known(status, error) or by_status(status)
+
+
+def known(status: int, error: ErrorBody) -> str | None:
+    """Return our code for what the vendor says in words, None when it says nothing known."""
+    codes = [code for name in error.names if (code := BY_NAME.get(name)) is not None]
+    if (source := BY_LIMIT_SOURCE.get(str(error.metadata.get("limit_source")))) is not None:
+        return source
+    if "flagged_input" in error.metadata:  # OpenRouter's moderation, with a 403
+        return "content_blocked"
+    if "quota_exhausted" in codes or _is_used_up(status, error):
+        return "quota_exhausted"
+    if codes:  # `slow_down` has meant both
+        return "overloaded" if codes[0] == "rate_limited" and status == 503 else codes[0]
+    return _by_message(status, error)
 
 
 def by_status(status: int) -> str:
     """Return our code for an HTTP status that came without a known vendor's code."""
-    if status in _BY_STATUS:
-        return _BY_STATUS[status]
+    if status in BY_STATUS:
+        return BY_STATUS[status]
     if status >= 500 or status < 300:  # an error inside a 200 that says nothing about itself
         return "provider_error"
     return "invalid_request"  # also redirects, which are not followed
 
 
-def read_error(body: Any) -> ErrorBody:
-    """Read OpenAI's nested error, Mistral's flat one, `detail` lists, lists of one, and text."""
-    if isinstance(body, list) and len(body) == 1:
-        body = body[0]
-    if not isinstance(body, dict):
-        return ErrorBody(message=body if isinstance(body, str) else "")
-    error = body.get("error") or body
-    if not isinstance(error, dict):
-        return ErrorBody(message=str(error))
-    metadata = error.get("metadata")
-    param, detail = _details(error.get("detail"))
-    return ErrorBody(
-        message=_text(error.get("message")) or detail or json.dumps(error),
-        code=_text(error.get("code")),
-        type=_text(error.get("type")),
-        param=_text(error.get("param")) or param,
-        status=_status(error.get("code")),
-        metadata=metadata if isinstance(metadata, dict) else {},
-    )
+def _code(status: int, error: ErrorBody, should_retry: bool | None) -> str:
+    """Return our code; what a vendor itself calls transient is so, but for a bill to be paid."""
+    code = classify(status, error)
+    if should_retry and code in PERMANENT_CODES and code != "quota_exhausted":
+        return "provider_error"
+    return code
+
+
+def _is_used_up(status: int, error: ErrorBody) -> bool:
+    """Whether Google's 429 means a day's quota, or a tier without any: no rate limit to wait out.
+
+    Its `RetryInfo` says a few seconds all the same.
+    """
+    if status != 429:
+        return False
+    return is_daily(error) or (_is_google(error) and bool(NO_QUOTA.search(error.message)))
+
+
+def _is_blind(error: ErrorBody) -> bool:
+    return _is_google(error) and not error.explained
+
+
+def _is_google(error: ErrorBody) -> bool:
+    return "resource_exhausted" in error.names
+
+
+def _by_message(status: int, error: ErrorBody) -> str | None:
+    message = error.message[:_READ_CHARACTERS]
+    for rule in MESSAGE_RULES:
+        beside = rule.name is None or rule.name in error.names
+        if status in rule.statuses and beside and rule.pattern.search(message):
+            return rule.code
+    return None
 
 
 def _sentence(status: int, error: ErrorBody) -> str:
@@ -145,25 +124,3 @@ def _sentence(status: int, error: ErrorBody) -> str:
     param = f" (param {error.param})" if error.param else ""
     head = f"HTTP {status} {names}".rstrip() + param
     return f"{head}: {error.message}" if error.message else head
-
-
-def _details(detail: Any) -> tuple[str | None, str]:
-    """Return the first parameter and the message of a 422 `detail`, a text or a list."""
-    first = detail[0] if isinstance(detail, list) and detail else detail
-    if not isinstance(first, dict):
-        return None, _text(first) or ""
-    place = first.get("loc")
-    steps = [str(step) for step in place if step != "body"] if isinstance(place, list) else []
-    return ".".join(steps) or None, _text(first.get("msg")) or ""
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value or None
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _status(code: Any) -> int | None:
-    text = _text(code) or ""
-    is_status = len(text) == 3 and text.isascii() and text.isdigit() and text >= "400"
-    return int(text) if is_status else None

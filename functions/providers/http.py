@@ -10,17 +10,28 @@ the timeouts here bound its parts. Cancellation closes the socket, so that the p
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import NamedTuple
 
 import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
-from functions.providers.base import Dialect, Endpoint, WireRequest, endpoint_digest, normalized
-from functions.providers.redaction import redactor, safe_preview
+from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer, preview
+from functions.providers.base import (
+    Dialect,
+    Endpoint,
+    WireRequest,
+    auth_headers,
+    digest_of,
+    url_of,
+)
+from functions.providers.credentials import FixedKey, Pass
+from functions.providers.redaction import Redact, safe_preview
 
 CONNECT_SECONDS = 5.0
 POOL_SECONDS = 10.0  # waiting for a connection and making it; the caller's semaphore keeps it short
@@ -31,6 +42,8 @@ READ_SECONDS = (
 # and counts as sent.
 KEEPALIVE_SECONDS = 3.0
 
+TOKEN_ENDED = "the token was refused before its time; the next attempt gets a new one"  # noqa: S105
+
 # The faults in which no byte of the request can have been sent: a connection was never made.
 _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 
@@ -39,6 +52,18 @@ class _Response(NamedTuple):
     status: int
     headers: httpx.Headers
     body: bytes
+
+
+class _Transport(AiohttpTransport):
+    """aiohttp's pool, without the cookie jar that its session would carry from call to call."""
+
+    def get_client(self) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=self.limits.max_connections or 0,
+            keepalive_timeout=self.limits.keepalive_expiry,
+            ssl=self.ssl_context,
+        )
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
 
 class HttpProvider:
@@ -67,8 +92,8 @@ class HttpProvider:
         self._dialect = dialect
         self._read_seconds = read_seconds
         self._now = now
-        self._redact = redactor([endpoint.api_key])
-        self._digest = endpoint_digest(endpoint.dialect, endpoint.base_url)
+        self._credentials = endpoint.credentials or FixedKey(endpoint.api_key)
+        self._digest = digest_of(endpoint)
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -88,26 +113,41 @@ class HttpProvider:
         return self._endpoint.concurrency
 
     @property
+    def configuration(self) -> Endpoint:
+        """The endpoint as configured, its prices among the rest."""
+        return self._endpoint
+
+    @property
     def pause_scope(self) -> str:
-        """Digest of endpoint and key: what a hint pauses, together with a model."""
-        key = self._endpoint.api_key or ""
-        return hashlib.sha256(f"{self._digest}\n{key}".encode()).hexdigest()[:32]
+        """Digest of endpoint, key and fixed headers: what a hint pauses, together with a model.
+
+        With credentials there is no key: Google counts quotas per project and location, which are
+        in the address.
+        """
+        parts = [self._digest, self._endpoint.api_key or ""]
+        if self._endpoint.headers:  # they may name an organisation or a billing project
+            parts.append(json.dumps(dict(self._endpoint.headers), sort_keys=True))
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
     async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:
         """Ask once. Every failure is a value; only cancellation leaves as an exception."""
         wire = self._dialect.build(self._endpoint, request)
         if isinstance(wire, CallFailure):
             return wire
+        shown = await self._credentials.get()
+        if isinstance(shown, CallFailure):
+            return shown
+        headers = self._headers(wire, request, shown)
         try:
-            response = await self._exchange(wire)
+            response = await self._exchange(wire, headers)
         except httpx.DecodingError as exc:
-            return self._lost("invalid_response", exc)
+            return _lost("invalid_response", exc, shown.redact)
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError) as exc:
-            return self._lost(_code(exc), exc)
+            return _lost(_code(exc), exc, shown.redact)
         if isinstance(response, CallFailure):
             return response
-        status, headers, body = response
-        return self._dialect.read(status, headers, body, self._now(), self._redact)
+        result = self._dialect.read(*response, self._now(), shown.redact)
+        return self._judged(response.status, shown, result)
 
     async def aclose(self) -> None:
         """Close all connections. A later call opens new ones."""
@@ -115,12 +155,34 @@ class HttpProvider:
         if client is not None:
             await client.aclose()
 
-    async def _exchange(self, wire: WireRequest) -> _Response | CallFailure:
+    def _headers(self, wire: WireRequest, request: CallRequest, shown: Pass) -> httpx.Headers:
+        """Return all headers, each name once in any case; no other one replaces the credential."""
+        headers = httpx.Headers(wire.headers)
+        headers.update(self._endpoint.headers)
+        headers.update(auth_headers(self._endpoint))
+        if self._endpoint.idempotency_header and request.attempt_key:
+            headers[self._endpoint.idempotency_header] = request.attempt_key
+        headers.update(shown.headers)
+        return headers
+
+    def _judged(
+        self, status: int, shown: Pass, result: ProviderAnswer | CallFailure
+    ) -> ProviderAnswer | CallFailure:
+        """Tell the credentials what became of the pass; one that ended early is worth a retry."""
+        if status != httpx.codes.UNAUTHORIZED:
+            self._credentials.accepted(shown)
+            return result
+        if self._credentials.refused(shown) and isinstance(result, CallFailure):
+            message = f"{TOKEN_ENDED}: {result.message}"
+            return replace(result, code="provider_error", message=preview(message))
+        return result
+
+    async def _exchange(self, wire: WireRequest, headers: httpx.Headers) -> _Response | CallFailure:
         """Send and read to the end, or to the size limit; the connection is then closed."""
         async with self._connected().stream(
             "POST",
-            normalized(self._endpoint.base_url) + wire.path,
-            headers=wire.headers,
+            url_of(self._endpoint, wire.path),
+            headers=headers,
             content=wire.body,
         ) as response:
             body = bytearray()
@@ -141,10 +203,11 @@ class HttpProvider:
             max_connections=self._endpoint.concurrency, keepalive_expiry=KEEPALIVE_SECONDS
         )
         return httpx.AsyncClient(
-            transport=AiohttpTransport(limits=limits, trust_env=False),
+            transport=_Transport(limits=limits, trust_env=False),
             timeout=httpx.Timeout(self._read_seconds, connect=CONNECT_SECONDS, pool=POOL_SECONDS),
             # No compression: a size limit on bytes that can grow a thousandfold is none.
             headers={"user-agent": "empanel", "accept-encoding": "identity"},
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             follow_redirects=False,
             trust_env=False,
         )
@@ -154,12 +217,13 @@ class HttpProvider:
         message = f"HTTP {status} with a body over {limit} bytes"
         return CallFailure(code="response_too_large", message=message, http_status=status)
 
-    def _lost(self, code: str, exc: Exception) -> CallFailure:
-        """Describe a request without a whole answer; `http_status` stays empty for that reason."""
-        cause = exc.__cause__ or exc
-        message = f"{type(cause).__name__}: {cause}"
-        sent = not isinstance(cause, (*_NEVER_SENT, httpx.InvalidURL, httpx.UnsupportedProtocol))
-        return CallFailure(code=code, message=safe_preview(message, self._redact), sent=sent)
+
+def _lost(code: str, exc: Exception, redact: Redact) -> CallFailure:
+    """Describe a request without a whole answer; `http_status` stays empty for that reason."""
+    cause = exc.__cause__ or exc
+    message = f"{type(cause).__name__}: {cause}"
+    sent = not isinstance(cause, (*_NEVER_SENT, httpx.InvalidURL, httpx.UnsupportedProtocol))
+    return CallFailure(code=code, message=safe_preview(message, redact), sent=sent)
 
 
 def _code(exc: Exception) -> str:

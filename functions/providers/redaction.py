@@ -4,7 +4,8 @@ Providers repeat keys in their error texts, whole or in part. A whole key is rem
 piece of one from `PART_CHARACTERS` on.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 
 from functions.core.verdicts import preview
 
@@ -22,17 +23,17 @@ def unredacted(text: str) -> str:
 
 
 def redactor(secrets: Iterable[str | None]) -> Redact:
-    """Return a function that removes these secrets and their parts from a text."""
-    kept = sorted({s for s in secrets if s and len(s) >= MIN_SECRET_CHARACTERS}, key=len)
-    parts = frozenset(part for secret in kept for part in _parts(secret))
-    sizes = sorted({len(part) for part in parts})
-    if not parts:
+    """Return a function that removes these secrets and their parts from a text.
+
+    Its time grows with the text alone: an access token has a thousand parts.
+    """
+    kept = {s for s in secrets if s and len(s) >= MIN_SECRET_CHARACTERS}
+    searches = [_search(size, kept) for size in {_size(secret) for secret in kept}]
+    if not searches:
         return unredacted
 
     def redact(text: str) -> str:
-        if not any(part in text for part in parts):
-            return text
-        return _mask(text, _covered(text, parts, sizes))
+        return _mask(text, sorted(span for search in searches for span in search(text)))
 
     return redact
 
@@ -42,26 +43,40 @@ def safe_preview(text: str, redact: Redact) -> str:
     return preview(redact(text[:SCANNED_CHARACTERS]))
 
 
-def _parts(secret: str) -> Iterable[str]:
-    """Yield the pieces whose presence gives a secret away: every run of the shortest length."""
-    size = min(PART_CHARACTERS, len(secret))
-    return (secret[i : i + size] for i in range(len(secret) - size + 1))
+def _size(secret: str) -> int:
+    return min(PART_CHARACTERS, len(secret))
 
 
-def _covered(text: str, parts: frozenset[str], sizes: Iterable[int]) -> list[bool]:
-    covered = [False] * len(text)
-    for size in sizes:
-        for start in range(len(text) - size + 1):
-            if text[start : start + size] in parts:
-                covered[start : start + size] = [True] * size
-    return covered
+def _search(size: int, secrets: Iterable[str]) -> Callable[[str], Iterator[tuple[int, int]]]:
+    """Return a search for the parts of all secrets that are cut to this size.
+
+    A part is a run of the shortest length that gives a secret away. It can only stand in a run of
+    the secrets' own characters, and prose has few of those.
+    """
+    parts = frozenset(
+        secret[i : i + size]
+        for secret in secrets
+        if _size(secret) == size
+        for i in range(len(secret) - size + 1)
+    )
+    alphabet = "".join(map(re.escape, sorted(set("".join(parts)))))
+    runs = re.compile(f"[{alphabet}]{{{size},}}")
+
+    def search(text: str) -> Iterator[tuple[int, int]]:
+        for run in runs.finditer(text):
+            for start in range(run.start(), run.end() - size + 1):
+                if text[start : start + size] in parts:
+                    yield start, start + size
+
+    return search
 
 
-def _mask(text: str, covered: list[bool]) -> str:
+def _mask(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return `text` with one mask for each stretch of spans that touch; they come in order."""
     pieces: list[str] = []
-    for index, character in enumerate(text):
-        if not covered[index]:
-            pieces.append(character)
-        elif index == 0 or not covered[index - 1]:
-            pieces.append(MASK)
-    return "".join(pieces)
+    kept_from = 0
+    for start, end in spans:
+        if start > kept_from or not pieces:
+            pieces += [text[kept_from:start], MASK]
+        kept_from = max(kept_from, end)
+    return "".join([*pieces, text[kept_from:]])

@@ -1,51 +1,45 @@
-"""Which providers this process knows: `openai` from the environment, any other from a TOML file.
+"""Which providers this process knows: from the vendors' own variables and from a TOML file.
 
-    [providers.local]                     # EMPANEL_PROVIDERS names the file
+    [providers.mistral]                   # EMPANEL_PROVIDERS names the file
+    concurrency = 16                      # a preset's name: the rest is known
+
+    [providers.local]
+    preset = "llamacpp"                   # any name with a preset's options
     base_url = "http://127.0.0.1:8081/v1"
-    key_variable = "LOCAL_API_KEY"        # without it, requests carry no key
-    token_field = "max_tokens"
-    schema_mode = "json_schema"           # or json_object, prompt
-    integers = true
-    concurrency = 2
 
-A provider whose `key_variable` is named but not set is absent. A table `[providers.openai]` changes
-the options of `openai`.
+    [providers.other]                     # no preset
+    base_url = "https://example.com/v1"
+    key_variable = "OTHER_API_KEY"        # without it, requests carry no key
+    token_field = "max_tokens"
+
+A preset that needs nothing but its key is there as soon as its key variable is set. A provider
+whose key is missing is absent, and a request that names it is refused.
 """
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
-from urllib.parse import urlsplit
+from typing import Any
 
 from functions.core.errors import ConfigurationError
-from functions.providers import chat
-from functions.providers.base import (
-    DEFAULT_CONCURRENCY,
-    Dialect,
-    Endpoint,
-    SchemaMode,
-    normalized,
-)
+from functions.providers import anthropic, chat, gemini, responses, vertex
+from functions.providers.base import DEFAULT_CONCURRENCY, Dialect, Endpoint, normalized
+from functions.providers.google_tokens import GoogleCredentials
 from functions.providers.http import READ_SECONDS, HttpProvider
+from functions.providers.options import check, check_table, check_together, endpoint_values
+from functions.providers.presets import AUTH_HEADERS, PRESETS, PROVIDERS_VARIABLE, Options, Preset
 
-PROVIDERS_VARIABLE = "EMPANEL_PROVIDERS"
-OPENAI_URL = "https://api.openai.com/v1"
-NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-MAX_CONCURRENCY = 1024
-MAX_STRING_BOUND = 1_000_000
+DIALECTS: Mapping[str, Dialect] = {
+    "chat": chat,
+    "responses": responses,
+    "anthropic": anthropic,
+    "gemini": gemini,
+    "vertex": vertex,
+}
 
-DIALECTS: Mapping[str, Dialect] = {"chat": chat}
-
-Options = Mapping[str, Any]
 Environment = Mapping[str, str]
 
-
-class _Rule(NamedTuple):
-    """What an option's value must be, in words and as a test."""
-
-    text: str
-    holds: Callable[[Any], bool]
+_NO_PRESET = Preset(options={})
 
 
 def load(
@@ -64,29 +58,36 @@ def load(
     Raises:
         ConfigurationError: an option breaks its rule; the text names option, value and rule.
     """
-    tables: dict[str, Options] = {"openai": {}, **_tables(environ)}
-    tables["openai"] = _openai(environ, tables["openai"])
-    found = (_endpoint(name, options, environ, concurrency) for name, options in tables.items())
+    found = endpoints(environ, concurrency=concurrency)
     return {
-        endpoint.name: HttpProvider(endpoint, DIALECTS[endpoint.dialect], read_seconds=read_seconds)
-        for endpoint in found
-        if endpoint is not None
+        name: HttpProvider(endpoint, DIALECTS[endpoint.dialect], read_seconds=read_seconds)
+        for name, endpoint in found.items()
     }
 
 
-def _openai(environ: Environment, options: Options) -> Options:
-    """Complete the options of `openai`: its own server demands a key, another one may not."""
-    base_url = environ.get("OPENAI_BASE_URL", "").strip() or OPENAI_URL
-    _check("OPENAI_BASE_URL", "base_url", base_url)
-    defaults: dict[str, Any] = {"base_url": base_url}
-    has_key = bool(environ.get("OPENAI_API_KEY", "").strip())
-    if has_key or normalized(str(options.get("base_url", base_url))) == OPENAI_URL:
-        defaults["key_variable"] = "OPENAI_API_KEY"
-    return {**defaults, **options}
+def endpoints(
+    environ: Environment, *, concurrency: int = DEFAULT_CONCURRENCY
+) -> dict[str, Endpoint]:
+    """Return how each provider is configured, by name: the vendors' own first, then the tables.
+
+    Raises:
+        ConfigurationError: as `load`.
+    """
+    tables: dict[str, Options] = {**_by_environment(environ), **_tables(environ)}
+    found = (_endpoint(name, table, environ, concurrency) for name, table in tables.items())
+    return {endpoint.name: endpoint for endpoint in found if endpoint is not None}
+
+
+def _by_environment(environ: Environment) -> dict[str, Options]:
+    """Return an empty table for each preset that the environment alone may complete."""
+    names = [name for name, preset in PRESETS.items() if preset.key_is_enough]
+    if _value(environ, "GOOGLE_CLOUD_LOCATION"):
+        names.append("vertex")
+    return {name: {} for name in names}
 
 
 def _tables(environ: Environment) -> dict[str, Options]:
-    path = environ.get(PROVIDERS_VARIABLE, "").strip()
+    path = _value(environ, PROVIDERS_VARIABLE)
     if not path:
         return {}
     try:
@@ -100,88 +101,87 @@ def _tables(environ: Environment) -> dict[str, Options]:
     if not isinstance(tables, dict):
         raise ConfigurationError(f"{path}: providers={tables!r}: must be tables")
     for name, options in tables.items():
-        _check_table(path, name, options)
+        check_table(path, name, options)
     return tables
 
 
-def _check_table(path: str, name: str, options: Any) -> None:
-    if not name or len(name) > 64 or not NAME_CHARACTERS.issuperset(name):
-        rule = "a provider's name has 1 to 64 letters, digits, '.', '_' or '-'"
-        raise ConfigurationError(f"{path}: provider {name!r}: {rule}")
-    if not isinstance(options, dict):
-        raise ConfigurationError(f"{path}: providers.{name}={options!r}: must be a table")
-    for option in options:
-        if option not in _RULES:
-            rule = f"unknown; known are {', '.join(sorted(_RULES))}"
-            raise ConfigurationError(f"{path}: providers.{name}.{option}: {rule}")
-
-
-def _endpoint(
-    name: str, options: Options, environ: Environment, concurrency: int
-) -> Endpoint | None:
+def _endpoint(name: str, table: Options, environ: Environment, concurrency: int) -> Endpoint | None:
+    """Return the endpoint of a table, None when its key is not there."""
+    for option, value in table.items():
+        check(f"providers.{name}.{option}", option, value)
+    preset = PRESETS.get(table.get("preset", name), _NO_PRESET)
+    options = {"concurrency": concurrency, **preset.options, **_address(preset, environ), **table}
+    options.pop("preset", None)
+    check_together(name, options)
+    if (header := AUTH_HEADERS.get(options.get("dialect", "chat"))) is not None:
+        options.setdefault("auth_header", header)
+    if options.get("dialect") == "vertex":
+        options = _at_google(name, options, environ)
     if "base_url" not in options:
         raise ConfigurationError(f"providers.{name}.base_url: required")
-    for option, value in options.items():
-        _check(f"providers.{name}.{option}", option, value)
-    values = {"concurrency": concurrency, **options}
-    variable = values.pop("key_variable", None)
+    variable = options.pop("key_variable", None)
     key = _key(environ, variable) if variable is not None else None
-    return (
-        None if variable is not None and key is None else Endpoint(name=name, api_key=key, **values)
+    if key is None and variable is not None and not _may_go_without_key(preset, table, options):
+        return None
+    return Endpoint(name=name, api_key=key, **endpoint_values(options))
+
+
+def _address(preset: Preset, environ: Environment) -> Options:
+    """Return the base URL that the vendor's own variable names, nothing without one."""
+    variable = preset.url_variable
+    url = _value(environ, variable) if variable else ""
+    if not variable or not url:
+        return {}
+    check(variable, "base_url", url)
+    return {"base_url": url}
+
+
+def _may_go_without_key(preset: Preset, table: Options, options: Options) -> bool:
+    """Whether a provider is offered although its key is not set.
+
+    A vendor's own server demands a key, another one in its place may not. A table that names a key
+    variable means it.
+    """
+    if "key_variable" in table:
+        return False
+    if preset.key_optional:
+        return True
+    own = preset.options.get("base_url")
+    elsewhere = own is not None and normalized(options["base_url"]) != normalized(own)
+    return preset.url_variable is not None and elsewhere
+
+
+def _at_google(name: str, options: Options, environ: Environment) -> dict[str, Any]:
+    """Return the options of a Vertex AI provider: its address, and Google's credentials.
+
+    With a key variable the key goes instead of a token, to a server in Google's place.
+    """
+    rest = dict(options)
+    project = rest.pop("project", None) or _value(environ, "GOOGLE_CLOUD_PROJECT")
+    location = rest.pop("location", None) or _value(environ, "GOOGLE_CLOUD_LOCATION")
+    for option, value in (("project", project), ("location", location)):
+        if not value:
+            rule = f"required, or GOOGLE_CLOUD_{option.upper()}"
+            raise ConfigurationError(f"providers.{name}.{option}: {rule}")
+        check(f"providers.{name}.{option}", option, value)
+    if "key_variable" not in rest:
+        rest["credentials"] = GoogleCredentials()
+    rest["base_url"] = vertex.base_url(
+        project=project,
+        location=location,
+        server=rest.get("base_url"),
+        api_version=rest.pop("api_version", None),
     )
+    return rest
 
 
-def _check(name: str, option: str, value: Any) -> None:
-    rule = _RULES[option]
-    if not rule.holds(value):
-        shown = "(hidden)" if "@" in str(value) else repr(value)  # a URL may carry a password
-        raise ConfigurationError(f"{name}={shown}: must be {rule.text}")
+def _value(environ: Environment, variable: str) -> str:
+    return environ.get(variable, "").strip()
 
 
 def _key(environ: Environment, variable: str) -> str | None:
     """Return the key, None when it is not set. Its value never enters a message."""
-    key = environ.get(variable, "").strip()
+    key = _value(environ, variable)
     if not all("!" <= character <= "~" for character in key):
         raise ConfigurationError(f"{variable}: must be printable ASCII without spaces")
     return key or None
-
-
-def _is_url(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
-    try:
-        parts = urlsplit(value)
-        port_ok = parts.port is None or parts.port > 0
-    except ValueError:
-        return False
-    plain = "@" not in parts.netloc and not parts.query and not parts.fragment
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and plain and port_ok
-
-
-def _is_token(value: Any) -> bool:
-    return isinstance(value, str) and bool(value) and NAME_CHARACTERS.issuperset(value)
-
-
-def _is_whole(low: int, high: int) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and low <= value <= high
-
-
-_TOKEN = _Rule("a name of letters, digits, '.', '_' or '-'", _is_token)
-_RULES: Mapping[str, _Rule] = {
-    "base_url": _Rule("an http or https URL without user, query or fragment", _is_url),
-    "key_variable": _TOKEN,
-    "dialect": _Rule(f"one of {', '.join(DIALECTS)}", lambda v: v in tuple(DIALECTS)),
-    "auth_header": _TOKEN,
-    "token_field": _TOKEN,
-    "schema_mode": _Rule(
-        f"one of {', '.join(get_args(SchemaMode))}", lambda v: v in get_args(SchemaMode)
-    ),
-    "integers": _Rule("true or false", lambda v: isinstance(v, bool)),
-    "max_string_characters": _Rule(
-        f"a whole number from 1 to {MAX_STRING_BOUND}", _is_whole(1, MAX_STRING_BOUND)
-    ),
-    "concurrency": _Rule(
-        f"a whole number from 1 to {MAX_CONCURRENCY}", _is_whole(1, MAX_CONCURRENCY)
-    ),
-    "max_answer_bytes": _Rule("a whole number from 1 to 2^30", _is_whole(1, 2**30)),
-}

@@ -1,17 +1,18 @@
 """The `api` target: submit, read and list jobs. Everything stays inside the caller's tenant."""
 
-from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import asdict
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from functions import telemetry
-from functions.acceptance import IdempotencyConflict, accept, find
+from functions.acceptance import Acceptance, IdempotencyConflict, accept
 from functions.cancellation import cancel
-from functions.core.identities import is_identity, window_of
-from functions.core.jobs import Job, JobState
-from functions.listing import BadCursor, JobFilter, list_jobs
+from functions.core.cursors import BadCursor
+from functions.core.jobs import Job
+from functions.core.submissions import Submission
+from functions.estimating import estimate
+from functions.listing import JobFilter, list_jobs
 from functions.reports import build_report
 from functions.services import Services
 from functions.statuses import (
@@ -20,40 +21,29 @@ from functions.statuses import (
     job_summary,
     job_view,
     read_status,
+    timestamp,
 )
-from functions.web import problems, strict_json
+from functions.tenant_days import DaySpent
+from functions.web import acting_api, ended_api, ledger_api, problems, queries, strict_json
 from functions.web.application import Application
+from functions.web.authentication import Caller
 from functions.web.bodies import read_body, require_json
+from functions.web.faults import Fault
+from functions.web.finding import find_job
 from functions.web.requests import read_submission
 from functions.web.routing import health, respond, route
+from functions.worst_cases import CostRefused
 
 POLL_SECONDS = 1
-DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 LIST_PARAMETERS = frozenset({"state", "window", "owner", "label", "limit", "cursor"})
 
 
 async def submit(application: Application, request: Request) -> Response:
     """Accept a job, or return the one that has its identity: 202 when new, else 200."""
     services, caller = application.services, await application.keys.caller(request)
-    _only(request.query_params, frozenset())
-    require_json(request)
-    value = strict_json.parse(await read_body(request))
-    submission = read_submission(
-        value,
-        tenant=caller.tenant,
-        default_owner=caller.tenant,
-        endpoints={name: provider.endpoint for name, provider in services.providers.items()},
-        idempotency_key=request.headers.get("idempotency-key"),
-        traceparent=request.headers.get("traceparent"),
-    )
+    submission = await _submission(services, caller, request)
     telemetry.follow(submission.traceparent)
-    try:
-        acceptance = await accept(services, submission)
-    except IdempotencyConflict as exc:
-        raise problems.key_conflict(
-            "this Idempotency-Key was used with another body: the digest of the request differs "
-            f"from that of {exc.job.id}"
-        ) from exc
+    acceptance = await _accepted(services, submission)
     if acceptance.created:
         status = _fresh(services, acceptance.job)
     else:
@@ -63,6 +53,54 @@ async def submit(application: Application, request: Request) -> Response:
         status_code=202 if acceptance.created else 200,
         headers={"Location": f"/v1/jobs/{acceptance.job.id}", "Retry-After": str(POLL_SECONDS)},
     )
+
+
+async def show_estimate(application: Application, request: Request) -> Response:
+    """Tell what a job would need now, without accepting anything."""
+    services, caller = application.services, await application.keys.caller(request)
+    found = await estimate(services, await _submission(services, caller, request))
+    return JSONResponse(asdict(found))
+
+
+async def _submission(services: Services, caller: Caller, request: Request) -> Submission:
+    """Return the job that a request's body and headers ask for.
+
+    Raises:
+        Problem: the request is no JSON, or breaks a rule.
+    """
+    queries.only(request.query_params, frozenset())
+    require_json(request)
+    value = strict_json.parse(await read_body(request))
+    return read_submission(
+        value,
+        tenant=caller.tenant,
+        default_owner=caller.tenant,
+        endpoints={name: provider.endpoint for name, provider in services.providers.items()},
+        idempotency_key=request.headers.get("idempotency-key"),
+        traceparent=request.headers.get("traceparent"),
+        allow_loopback=services.settings.webhook_loopback,
+    )
+
+
+async def _accepted(services: Services, submission: Submission) -> Acceptance:
+    """Accept a job.
+
+    Raises:
+        Problem: 422 for another request's key or a cost cap that cannot be kept; 429 when the
+            tenant's day has no room.
+    """
+    try:
+        return await accept(services, submission)
+    except IdempotencyConflict as exc:
+        raise problems.key_conflict(
+            "this Idempotency-Key was used with another body: the digest of the request differs "
+            f"from that of {exc.job.id}"
+        ) from exc
+    except CostRefused as exc:
+        raise problems.unprocessable([Fault(path=exc.path, detail=exc.detail)]) from exc
+    except DaySpent as exc:
+        left = (exc.until - services.clock.now()).total_seconds()
+        raise problems.rate_limited(exc.reason, left) from exc
 
 
 def _fresh(services: Services, job: Job) -> JobStatus:
@@ -81,8 +119,10 @@ async def read_job(application: Application, request: Request) -> Response:
 async def read_report(application: Application, request: Request) -> Response:
     """Show the complete report, or with `partial=true` what there is; else 409 with the missing."""
     job = await _job(application, request)
-    _only(request.query_params, {"partial"})
-    partial = _flag(request.query_params, "partial")
+    queries.only(request.query_params, {"partial"})
+    partial = queries.flag(request.query_params, "partial")
+    if job.purged_at is not None:
+        raise problems.gone(f"the job's answers were purged at {timestamp(job.purged_at)}")
     status = await read_status(application.services, job)
     report = await build_report(application.services, status)
     if report["complete"] or partial:
@@ -102,7 +142,7 @@ async def read_attempts(application: Application, request: Request) -> Response:
 async def cancel_job(application: Application, request: Request) -> Response:
     """Stop a job; its earlier end, if it has one, stays and is shown."""
     job = await _job(application, request)
-    _only(request.query_params, frozenset())
+    queries.only(request.query_params, frozenset())
     canceled = await cancel(application.services, job)
     return JSONResponse(job_view(await read_status(application.services, canceled)))
 
@@ -111,19 +151,19 @@ async def read_jobs(application: Application, request: Request) -> Response:
     """Show a page of the tenant's jobs, newest first."""
     caller = await application.keys.caller(request)
     query = request.query_params
-    _only(query, LIST_PARAMETERS)
+    queries.only(query, LIST_PARAMETERS)
     wanted = JobFilter(
-        state=_state(query.get("state")),
-        window=_window(query.get("window")),
+        state=queries.state(query.get("state")),
+        window=queries.window(query.get("window")),
         owner=query.get("owner"),
-        label=_label(query.get("label")),
+        label=queries.label(query.get("label")),
     )
     try:
         page = await list_jobs(
             application.services,
             caller.tenant,
             wanted,
-            limit=_limit(query.get("limit")),
+            limit=queries.limit(query.get("limit")),
             cursor=query.get("cursor"),
         )
     except BadCursor as exc:
@@ -138,66 +178,14 @@ async def _job(application: Application, request: Request) -> Job:
     Raises:
         Problem: 401; 404 for unknown and foreign jobs alike.
     """
-    caller = await application.keys.caller(request)
-    identity = request.path_params["job"]
-    known = is_identity(identity)
-    job = await find(application.services, caller.tenant, identity) if known else None
-    if job is None:
-        raise problems.not_found("there is no such job")
+    _, job = await find_job(application, request)
     return job
 
 
 async def _status(application: Application, request: Request) -> JobStatus:
     job = await _job(application, request)
-    _only(request.query_params, frozenset())
+    queries.only(request.query_params, frozenset())
     return await read_status(application.services, job)
-
-
-def _only(query: Mapping[str, str], known: frozenset[str] | set[str]) -> None:
-    for name in query:
-        if name not in known:
-            names = ", ".join(sorted(known)) or "none"
-            raise problems.bad_request(f"the query parameter {name!r} is unknown; known: {names}")
-
-
-def _flag(query: Mapping[str, str], name: str) -> bool:
-    text = query.get(name, "false")
-    if text not in ("true", "false"):
-        raise problems.bad_request(f"the query parameter {name!r} must be 'true' or 'false'")
-    return text == "true"
-
-
-def _state(text: str | None) -> str | None:
-    if text is not None and text not in set(JobState):
-        states = ", ".join(JobState)
-        raise problems.bad_request(f"the query parameter 'state' must be one of {states}")
-    return text
-
-
-def _window(text: str | None) -> str | None:
-    try:
-        known = text is None or window_of(datetime.fromisoformat(f"{text}:00+00:00")) == text
-    except ValueError:
-        known = False
-    if not known:
-        raise problems.bad_request("the query parameter 'window' must be an hour: 2026-11-29T12")
-    return text
-
-
-def _label(text: str | None) -> str | None:
-    if text is not None and not text.partition(":")[1]:
-        raise problems.bad_request("the query parameter 'label' must be 'key:value'")
-    return text
-
-
-def _limit(text: str | None) -> int:
-    if text is None:
-        return DEFAULT_LIMIT
-    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_LIMIT):
-        raise problems.bad_request(
-            f"the query parameter 'limit' must be a whole number from 1 to {MAX_LIMIT}"
-        )
-    return int(text)
 
 
 ROUTES = (
@@ -207,10 +195,11 @@ ROUTES = (
     route("/v1/jobs/{job}/report", read_report, "GET"),
     route("/v1/jobs/{job}/attempts", read_attempts, "GET"),
     route("/v1/jobs/{job}/cancel", cancel_job, "POST"),
+    route("/v1/estimate", show_estimate, "POST"),
     route("/health", health, "GET"),
 )
 
 
 async def answer_api(application: Application, request: Request) -> Response:
     """Answer any request to the `api` target."""
-    return await respond(application, ROUTES, request)
+    return await respond(application, (*ROUTES, *acting_api.ROUTES, *ended_api.ROUTES, *ledger_api.ROUTES), request)

@@ -13,6 +13,8 @@ CACHE_SECONDS = 10.0  # also how long a revoked key may still be taken by a warm
 CACHED_KEYS = 1000
 MAX_KEY_CHARACTERS = 512
 
+SUBMITTER, OPERATOR = "submitter", "operator"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
@@ -30,13 +32,19 @@ class KeyRing:
         self._ledger = ledger
         self._known: dict[str, tuple[float, Caller]] = {}
 
-    async def caller(self, request: Request) -> Caller:
-        """Return who sent the request.
+    async def caller(self, request: Request, *, role: str | None = None) -> Caller:
+        """Return who sent the request; with `role`, only one who has it.
 
         Raises:
-            Problem: 401 without a valid key.
+            Problem: 401 without a valid key, 403 with one of another role.
             LedgerUnavailable: the key cannot be looked up.
         """
+        caller = await self._caller(request)
+        if role is not None and caller.role != role:
+            raise problems.forbidden(f"this needs a key with the role {role!r}")
+        return caller
+
+    async def _caller(self, request: Request) -> Caller:
         digest = hashlib.sha256(_bearer(request).encode()).hexdigest()
         known = self._known.get(digest)
         if known is not None and known[0] > time.monotonic():

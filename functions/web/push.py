@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from functions import telemetry
+from functions.audit import audit
 from functions.config import CLEAN_UP_SECONDS
 from functions.core.errors import (
     CallerRefused,
@@ -51,12 +52,12 @@ STATUS_OF = {
 
 async def evaluate(application: Application, request: Request) -> Response:
     """Answer one push delivery of the evaluate subscription."""
-    await _verify(application, request)
+    await verify_caller(application, request)
     body = await read_body(request, MAX_PUSH_BYTES)
     try:
         message = decode(read_envelope(body))
     except UnreadableRecord as exc:
-        await _record_unreadable(application, body, str(exc))
+        await record_unreadable(application, body, str(exc))
         return Response(status_code=ACK)
     telemetry.follow(message.traceparent)
     return Response(status_code=await _evaluated(application, message, body))
@@ -76,11 +77,11 @@ async def _evaluated(application: Application, message: SeatMessage, body: bytes
         await open_incident(services, "unreadable_record", message.job, detail=str(exc))
         return ACK
     if delivery is Delivery.UNKNOWN_SEAT:
-        await _record_unreadable(application, body, "there is no such job or seat")
+        await record_unreadable(application, body, "there is no such job or seat")
     return STATUS_OF[delivery]
 
 
-async def _record_unreadable(application: Application, body: bytes, reason: str) -> None:
+async def record_unreadable(application: Application, body: bytes, reason: str) -> None:
     """Record a message that nobody can work on, named by the digest of its bytes.
 
     Raises:
@@ -93,7 +94,7 @@ async def _record_unreadable(application: Application, body: bytes, reason: str)
         digest,
         detail=reason,
         digest=digest,
-        message_id=_message_id(body),
+        message_id=message_id(body),
         preview=body[:PREVIEW_BYTES].decode("utf-8", "backslashreplace"),
     )
 
@@ -128,7 +129,8 @@ def _envelope(body: bytes) -> dict[str, Any]:
     return envelope
 
 
-def _message_id(body: bytes) -> str | None:
+def message_id(body: bytes) -> str | None:
+    """Return the ID in a push envelope, None where there is none to read."""
     try:
         message = _envelope(body).get("message")
     except UnreadableRecord:
@@ -138,16 +140,21 @@ def _message_id(body: bytes) -> str | None:
 
 
 async def reconcile(application: Application, request: Request) -> Response:
-    """Answer the scheduler: `mode=repair` looks for lost work until its period is nearly over."""
-    await _verify(application, request)
+    """Answer the scheduler: `mode=repair` looks for lost work until its period is nearly over.
+
+    `mode=audit` counts and verifies; what it could not look at makes it answer 503, never 200.
+    """
+    await verify_caller(application, request)
     mode = request.query_params.get("mode")
-    if mode != "repair":
-        raise problems.bad_request("the query parameter 'mode' must be 'repair'")
-    report = await repair(application.services)
-    return JSONResponse(report.view())
+    if mode == "repair":
+        return JSONResponse((await repair(application.services)).view())
+    if mode == "audit":
+        result = await audit(application.services)
+        return JSONResponse(result.view(), status_code=200 if result.complete else NACK)
+    raise problems.bad_request("the query parameter 'mode' must be 'repair' or 'audit'")
 
 
-async def _verify(application: Application, request: Request) -> None:
+async def verify_caller(application: Application, request: Request) -> None:
     """Refuse every caller but the configured accounts, before the body is read.
 
     Raises:

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from functions.core.webhooks import MAX_URL_CHARACTERS
 from functions.web.faults import Fault, Path
 from functions.web.output_schemas import output_schema_faults
 from functions.web.request_faults import refuse, refuse_parts
@@ -84,17 +85,6 @@ def _output_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if faults := output_schema_faults(schema):
         raise refuse_parts(faults)
     return schema
-
-
-def _no_prices(_: float) -> float:
-    raise refuse(
-        "prices are not configured: the price of every model is unknown, so that no cost can be"
-        " estimated or capped; leave the field out, or cap the requests with max_requests"
-    )
-
-
-def _no_notifications(_: "NotifyBody") -> "NotifyBody":
-    raise refuse("notifications are not available in this version; leave the field out")
 
 
 def _without_null(schema: dict[str, Any]) -> None:
@@ -256,8 +246,12 @@ class PolicyBody(Body):
         description="Most attempts of one seat; at most 5 interrupted ones come on top.",
     )
     max_requests: int | None = _optional("Most provider requests of the whole job.", 16, ge=1)
-    max_cost_usd: Annotated[float, Field(gt=0), AfterValidator(_no_prices)] | None = _optional(
-        "Most money the whole job may cost, in US dollars. Refused while no prices are configured."
+    max_cost_usd: float | None = _optional(
+        "Most money the whole job may cost, in US dollars. Refused when the price of a model is"
+        " unknown, or when it is below the worst case of one attempt per seat (`/v1/estimate`).",
+        1.0,
+        gt=0,
+        le=1_000_000,
     )
     reuse: bool = Field(
         default=True,
@@ -268,7 +262,12 @@ class PolicyBody(Body):
 class NotifyBody(Body):
     """Where to send the hint that the job has ended."""
 
-    url: str = Field(min_length=1, description="An https address.")
+    url: str = Field(
+        min_length=1,
+        max_length=MAX_URL_CHARACTERS,
+        description="An https address at port 443 or 8443 that the open internet can reach.",
+        examples=["https://example.com/hook"],
+    )
 
 
 class JobBody(Body):
@@ -283,9 +282,7 @@ class JobBody(Body):
         min_length=1, max_length=MAX_SEATS, description="The panel, in the order of the report."
     )
     policy: PolicyBody = Field(default_factory=PolicyBody, description="Limits of the job.")
-    notify: Annotated[NotifyBody, AfterValidator(_no_notifications)] | None = _optional(
-        "Webhook to call at the end. Not available in this version."
-    )
+    notify: NotifyBody | None = _optional("Webhook to call at the end of each run.")
     owner: Annotated[str, AfterValidator(_printable)] | None = _optional(
         "Team to ask about the job; the tenant's name when left out.",
         "catalog-team",

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from functions.core.jobs import Policy
 from functions.core.submissions import SeatRequest, Submission
+from functions.core.webhooks import MAX_URL_CHARACTERS, UrlRefused, read_receiver
 from functions.web import problems
 from functions.web.faults import MAX_FAULTS, Fault
 from functions.web.request_faults import faults_of
@@ -49,11 +50,13 @@ def read_submission(
     endpoints: Mapping[str, str],
     idempotency_key: str | None,
     traceparent: str | None,
+    allow_loopback: bool = False,
 ) -> Submission:
     """Return the submission that a parsed body and its headers make.
 
     `value` comes from `strict_json.parse`. `endpoints` gives the endpoint digest of each configured
-    provider. A `traceparent` that is none (W3C Trace Context) is dropped, as that document asks.
+    provider. `allow_loopback` also admits webhooks at `http://127.0.0.1`. A `traceparent` that is
+    none (W3C Trace Context) is dropped, as that document asks.
 
     Raises:
         Problem: 400 for an `Idempotency-Key` that is not 1 to 255 printable ASCII characters; 422
@@ -61,7 +64,7 @@ def read_submission(
     """
     key = _checked_key(idempotency_key)
     body, faults = _validated(value)
-    faults += _faults_between_fields(value, endpoints)
+    faults += [*_faults_between_fields(value, endpoints), *_refused_url(value, allow_loopback)]
     if faults or body is None:
         raise problems.unprocessable(faults)
     return Submission(
@@ -73,6 +76,7 @@ def read_submission(
         policy=_policy(body.policy, len(body.seats)),
         owner=body.owner or default_owner,
         labels=body.labels,
+        notify_url=body.notify.url if body.notify else None,
         idempotency_key=key,
         traceparent=_known_traceparent(traceparent),
     )
@@ -141,6 +145,17 @@ def _faults_between_fields(value: Any, endpoints: Mapping[str, str]) -> list[Fau
         *_too_large("facts", value.get("facts"), MAX_FACTS_BYTES),
         *_too_large("rubric", value.get("rubric"), MAX_RUBRIC_BYTES),
     ]
+
+
+def _refused_url(value: Any, allow_loopback: bool) -> Iterator[Fault]:
+    notify = value.get("notify") if isinstance(value, dict) else None
+    url = notify.get("url") if isinstance(notify, dict) else None
+    if not isinstance(url, str) or not 1 <= len(url) <= MAX_URL_CHARACTERS:
+        return  # told already, as a fault of its field
+    try:
+        read_receiver(url, allow_loopback=allow_loopback)
+    except UrlRefused as exc:
+        yield Fault(path=("notify", "url"), detail=str(exc))
 
 
 def _well_formed_seats(value: Any) -> Seats:

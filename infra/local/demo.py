@@ -20,7 +20,7 @@ from functions.cli.screen import Screen, open_screen
 from functions.cli.tables import attempt_table, report_view, usage_line
 from functions.cli.target import Target
 from functions.cli.watching import watch
-from infra.local.demo_model import DEFAULT_MODEL, choose_model
+from infra.local.demo_model import DEFAULT_MODEL, DemoTarget, choose_target
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -39,7 +39,7 @@ class StackInfo(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One file of `examples/`, its seats set to the demo's model."""
+    """One file of `examples/`, its seats set to the demo's provider and model."""
 
     name: str
     body: bytes
@@ -53,31 +53,36 @@ async def demo(info: StackInfo) -> int:
     """
     screen = open_screen(json_only=False)
     try:
-        model = await choose_model(os.environ)
-        examples = load_examples(EXAMPLES, model)
+        target = await choose_target(os.environ)
+        examples = load_examples(EXAMPLES, target)
         async with open_api(Target(api=info.api, api_key=info.api_key)) as api:
-            return await _run(api, screen, examples, model)
+            return await _run(api, screen, examples, target)
     except CliError as error:
         screen.fail(error)
         return error.code
 
 
-def load_examples(folder: Path, model: str) -> list[Example]:
-    """The folder's jobs by file name, each seat asking `model`."""
+def load_examples(folder: Path, target: DemoTarget) -> list[Example]:
+    """The folder's jobs by file name, each seat asking the target."""
     return [
-        Example(name=path.stem, body=_with_model(path.read_bytes(), model))
+        Example(name=path.stem, body=_aimed(path.read_bytes(), target))
         for path in sorted(folder.glob("*.json"))
     ]
 
 
-def _with_model(body: bytes, model: str) -> bytes:
+def _aimed(body: bytes, target: DemoTarget) -> bytes:
+    """The job with its seats at the target; without parameters they differ by their samples."""
     job = json.loads(body)
-    seats = [{**seat, "model": model} for seat in job["seats"]]
+    seats = [{**seat, "provider": target.provider, "model": target.model} for seat in job["seats"]]
+    if target.hosted:
+        seats = [{**seat, "parameters": {}, "sample": sample} for sample, seat in enumerate(seats)]
     return json.dumps({**job, "seats": seats}).encode()
 
 
-async def _run(api: Api, screen: Screen, examples: Sequence[Example], model: str) -> Exit:
-    screen.say(f"{len(examples)} jobs from examples/, model {model}")
+async def _run(api: Api, screen: Screen, examples: Sequence[Example], target: DemoTarget) -> Exit:
+    screen.say(
+        f"{len(examples)} jobs from examples/, provider {target.provider}, model {target.model}"
+    )
     submitted = {
         example.name: (await api.submit(example.body, key=f"demo-{example.name}")).value
         for example in examples
@@ -85,7 +90,7 @@ async def _run(api: Api, screen: Screen, examples: Sequence[Example], model: str
     ended = await _watch_all(api, screen, submitted)
     for name, job in ended.items():
         await _print_outcome(api, screen, name, job)
-    if model == DEFAULT_MODEL:
+    if target.model == DEFAULT_MODEL:
         screen.say(
             f"These scores mean nothing: {DEFAULT_MODEL} has 135 million parameters and cannot "
             "judge a laptop. What counts here is how the answers were asked for, checked and kept."

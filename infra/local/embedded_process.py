@@ -86,14 +86,18 @@ def _received(delivery: Delivery) -> ReceivedMessage:
 
 
 def load_settings(environ: Mapping[str, str]) -> Settings:
-    """The settings, with the local push certificates that `config` admits beside emulators only.
+    """The settings, with what `config` admits beside emulators only: certificates, receivers.
 
     Raises:
         ConfigurationError: a setting breaks its rule.
     """
     certificates = environ["EMPANEL_PUSH_CERTS"]
     others = {name: value for name, value in environ.items() if name != "EMPANEL_PUSH_CERTS"}
-    settings = replace(config.load(others), push_certs=Path(certificates))
+    settings = replace(
+        config.load(others),
+        push_certs=Path(certificates),
+        webhook_loopback=environ.get("EMPANEL_WEBHOOK_ALLOW_LOOPBACK") == "1",
+    )
     registry.load(environ)
     return settings
 
@@ -123,13 +127,15 @@ async def _wire(
     clock = SystemClock()
     ledger = MemoryLedger(clock)
     publisher = MemoryPublisher(clock)
+    providers = registry.load(environ, concurrency=settings.provider_concurrency)
     services = bootstrap.wire(
         settings,
         clock=clock,
         ledger=ledger,
         objects=MemoryObjects(settings.bucket),
         publisher=publisher,
-        providers=registry.load(environ, concurrency=settings.provider_concurrency),
+        providers=providers,
+        prices=bootstrap.price_book(providers),
     )
     bootstrap.use_application(bootstrap.assemble(services))
     record = key_record(datetime.now(UTC))

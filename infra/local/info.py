@@ -14,8 +14,9 @@ class StackInfo:
     """The content of `stack.json`; API.md names the fields.
 
     `api` and `storage` are URLs, `firestore` and `pubsub` are `host:port`; the last three are None
-    on the embedded stack. `functions`, `topics` and `pids` are keyed by target. `parts` holds the
-    PIDs of what the stack started besides the functions, and `supervisor` its own.
+    on the embedded stack. Receivers verify notifications with `webhook_secret`. `functions`,
+    `topics` and `pids` are keyed by target. `parts` holds the PIDs of what the stack started
+    besides the functions, and `supervisor` its own.
     """
 
     api: str
@@ -26,6 +27,7 @@ class StackInfo:
     bucket: str
     api_key: str
     push_token: str
+    webhook_secret: str
     embedded: bool
     functions: Mapping[str, str]
     topics: Mapping[str, str]

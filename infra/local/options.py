@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from functions.providers.presets import provider_variables
 from infra.local.emulators import EmulatorHosts
 from infra.local.errors import StackError
 from infra.local.files import CHECKOUT
-from infra.local.model import PROVIDER_VARIABLES
 from infra.local.targets import PROJECT
 
 DEFAULT_REPAIR_SECONDS = 60.0
@@ -46,7 +46,7 @@ class StackOptions:
         """Whether the local model is the provider."""
         if self.model is not None:
             return self.model
-        return not any(self.setting(name) for name in PROVIDER_VARIABLES)
+        return not any(self.setting(name) for name in provider_variables())
 
     @property
     def wants_embedded(self) -> bool:

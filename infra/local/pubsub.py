@@ -9,7 +9,7 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOT
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
 from google.pubsub_v1.types import DeadLetterPolicy, RetryPolicy, Subscription
 
-from infra.local.targets import DEAD_LETTER_TOPIC, PUSHED
+from infra.local.targets import DEAD_LETTER, EVENTS_TOPIC, PUSHED, Target
 
 ACK_DEADLINE_SECONDS = 600
 MAX_DELIVERY_ATTEMPTS = 100
@@ -42,45 +42,39 @@ def subscription_path(project: str, subscription: str) -> str:
 
 
 async def create_topics(host: str, project: str) -> None:
-    """Create what is missing: a topic and a subscription per pushed target, and the dead letters.
+    """Create what is missing: a topic and a subscription per pushed target, and the events' topic.
 
     The subscriptions are pull subscriptions, for the bridge; they carry the ack deadline of the
     real push subscriptions (which is also the request's deadline) and a dead-letter policy,
     without which Pub/Sub does not count delivery attempts.
     """
     async with open_channel(host) as channel:
-        await _create_topic(channel, project, DEAD_LETTER_TOPIC)
-        await _create_subscription(channel, _dead_letter_subscription(project))
+        await _create_topic(channel, project, EVENTS_TOPIC)
         for target in PUSHED:
             assert target.topic is not None
             await _create_topic(channel, project, target.topic)
-            await _create_subscription(
-                channel, _push_subscription(project, target.topic, target.subscription)
-            )
+        for target in PUSHED:
+            await _create_subscription(channel, _push_subscription(project, target))
 
 
-def _push_subscription(project: str, topic: str, subscription: str) -> Subscription:
-    return Subscription(
-        name=subscription_path(project, subscription),
-        topic=topic_path(project, topic),
+def _push_subscription(project: str, target: Target) -> Subscription:
+    """A dead letter that cannot be recorded has nowhere else to go: it comes again for ever."""
+    assert target.topic is not None
+    assert DEAD_LETTER.topic is not None
+    subscription = Subscription(
+        name=subscription_path(project, target.subscription),
+        topic=topic_path(project, target.topic),
         ack_deadline_seconds=ACK_DEADLINE_SECONDS,
         retry_policy=RetryPolicy(
             minimum_backoff=timedelta(milliseconds=100), maximum_backoff=timedelta(seconds=10)
         ),
-        dead_letter_policy=DeadLetterPolicy(
-            dead_letter_topic=topic_path(project, DEAD_LETTER_TOPIC),
+    )
+    if target is not DEAD_LETTER:
+        subscription.dead_letter_policy = DeadLetterPolicy(
+            dead_letter_topic=topic_path(project, DEAD_LETTER.topic),
             max_delivery_attempts=MAX_DELIVERY_ATTEMPTS,
-        ),
-    )
-
-
-def _dead_letter_subscription(project: str) -> Subscription:
-    """Keeps the dead letters: a message on a topic without a subscription is lost."""
-    return Subscription(
-        name=subscription_path(project, f"{DEAD_LETTER_TOPIC}-push"),
-        topic=topic_path(project, DEAD_LETTER_TOPIC),
-        ack_deadline_seconds=ACK_DEADLINE_SECONDS,
-    )
+        )
+    return subscription
 
 
 async def _create_topic(channel: grpc.aio.Channel, project: str, topic: str) -> None:

@@ -23,7 +23,7 @@ from infra.local.fleet import Fleet, Functions, Launch
 from infra.local.folder import StackFolder
 from infra.local.function_process import GRACE_SECONDS, FunctionProcess
 from infra.local.info import StackInfo
-from infra.local.keys import new_api_key, record_api_key
+from infra.local.keys import new_api_key, new_webhook_secret, record_api_key
 from infra.local.network import require_free
 from infra.local.options import StackOptions
 from infra.local.parts import Backend, check, start_backend, start_model
@@ -61,6 +61,7 @@ class Stack:
         self.folder = StackFolder(options.folder)
         self._key = new_signing_key()
         self._api_key = new_api_key()
+        self._webhook_secret = new_webhook_secret()
         self._push_token = issue_token(
             self._key,
             audience=AUDIENCE,
@@ -103,6 +104,7 @@ class Stack:
             bucket=BUCKET,
             api_key=self._api_key,
             push_token=self._push_token,
+            webhook_secret=self._webhook_secrets().split(",")[0],
             embedded=backend is None,
             functions={t.name: functions.urls(t.name)[0] for t in TARGETS if t != API},
             topics=topic_names(),
@@ -183,8 +185,13 @@ class Stack:
             "EMPANEL_PUSH_AUDIENCE": AUDIENCE,
             "EMPANEL_PUSH_ACCOUNTS": f"{push_account(project)},{scheduler_account(project)}",
             "EMPANEL_PUSH_CERTS": str(self.folder.certificates),
+            "EMPANEL_WEBHOOK_SECRETS": self._webhook_secrets(),
             **topic_environment(),
         }
+
+    def _webhook_secrets(self) -> str:
+        """The secrets of the caller's environment, else one of the stack's own."""
+        return self.options.setting("EMPANEL_WEBHOOK_SECRETS") or self._webhook_secret
 
     async def _start_functions(self, parts: AsyncExitStack, launch: Launch) -> None:
         backend = self._backend

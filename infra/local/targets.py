@@ -22,12 +22,14 @@ API = Target(name="api")
 EVALUATE = Target(
     name="evaluate", topic="empanel-evaluate", topic_variable="EMPANEL_EVALUATE_TOPIC"
 )
+NOTIFY = Target(name="notify", topic="empanel-notify", topic_variable="EMPANEL_NOTIFY_TOPIC")
 RECONCILE = Target(name="reconcile")
+DEAD_LETTER = Target(name="dead_letter", topic="empanel-dead-letter")
 
-TARGETS = (API, EVALUATE, RECONCILE)
+TARGETS = (API, EVALUATE, NOTIFY, RECONCILE, DEAD_LETTER)
 PUSHED = tuple(target for target in TARGETS if target.topic is not None)
 
-DEAD_LETTER_TOPIC = "empanel-dead-letter"
+EVENTS_TOPIC = "empanel-events"  # for whoever wants to know that jobs end; nobody does at first
 BUCKET = "empanel-local"
 PROJECT = "empanel-local"
 TENANT = "local"
@@ -35,16 +37,18 @@ TENANT = "local"
 
 def topic_environment() -> dict[str, str]:
     """The topic names, as the functions' environment."""
-    return {
+    pushed = {
         target.topic_variable: target.topic
         for target in PUSHED
         if target.topic_variable is not None and target.topic is not None
     }
+    return {**pushed, "EMPANEL_EVENTS_TOPIC": EVENTS_TOPIC}
 
 
 def topic_names() -> dict[str, str]:
-    """The topic that feeds each pushed target."""
-    return {target.name: target.topic for target in PUSHED if target.topic is not None}
+    """The topic that feeds each pushed target, and the events' topic."""
+    pushed = {target.name: target.topic for target in PUSHED if target.topic is not None}
+    return {**pushed, "events": EVENTS_TOPIC}
 
 
 def push_account(project: str) -> str:

@@ -4,7 +4,8 @@
 |---|---|
 | G04, G05 | over HTTP, with the status: `tests/e2e/test_panel.py`, `test_bad_requests.py` |
 | G05 | canonical JSON, value by value: `tests/unit/test_identities.py` |
-| G07 | struck at every call: `tests/faults/test_every_call.py` |
+| G07 | struck at every call: `tests/faults/test_every_call.py`; in any order: `test_stateful.py` |
+| G07 | twenty seats over HTTP: `tests/e2e/test_budgets.py`; a tenant's day: `tests/unit/test_tenant_days.py` |
 | G12 | each write of a late holder: `tests/unit/test_leasing.py` |
 | G14 | every call of every path: `tests/faults/test_every_call.py` |
 """
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from functions.acceptance import IdempotencyConflict, accept
-from functions.budgeting import refund_unsent, reserve_request
+from functions.budgeting import refund_unsent, reserve_attempt
 from functions.core.identities import digest
 from functions.core.jobs import Job, JobState, Outcome, SeatState
 from functions.core.leases import Claimed, claim, end_attempt, released
@@ -221,10 +222,10 @@ async def test_g07_a_reservation_of_a_call_in_flight_is_not_given_back() -> None
     job = await _asked_before(world, max_requests=1)
     services = world.evaluator.services
     at = await look(world, job.id)
-    assert await reserve_request(services, at)
+    assert await reserve_attempt(services, at) is None
     assert isinstance(await try_claim(services, at, asking(at)), Granted)
     await refund_unsent(services, job, 0)
-    assert world.ledger.stored()[f"budgets/{job.id}.1"]["reservations"] == ["0.1"]
+    assert world.ledger.stored()[f"budgets/{job.id}.1"]["reservations"] == {"0.1": 0}
 
 
 async def test_g07_a_claim_whose_reservation_was_given_back_sends_nothing() -> None:
@@ -233,9 +234,9 @@ async def test_g07_a_claim_whose_reservation_was_given_back_sends_nothing() -> N
     job = await _asked_before(world, max_requests=1)
     services = world.evaluator.services
     at = await look(world, job.id)
-    assert await reserve_request(services, at)
+    assert await reserve_attempt(services, at) is None
     await refund_unsent(services, job, 0)
-    assert world.ledger.stored()[f"budgets/{job.id}.1"]["reservations"] == []
+    assert world.ledger.stored()[f"budgets/{job.id}.1"]["reservations"] == {}
     assert not isinstance(await try_claim(services, at, asking(at)), Granted)
     state = evaluation_of(world, job)
     assert (state.holder, state.attempts[-1].outcome) == (None, Outcome.CANCELED)

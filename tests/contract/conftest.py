@@ -59,6 +59,6 @@ async def objects(storage_or_memory: str | None, project: str) -> AsyncIterator[
     made: ClosableObjects = MemoryObjects(project)
     if storage_or_memory is not None:
         await create_bucket(storage_or_memory, project, project)
-        made = GcsObjects(project, project=project, emulator_host=storage_or_memory)
+        made = GcsObjects(project, emulator_host=storage_or_memory)
     yield made
     await made.aclose()

@@ -93,3 +93,37 @@ async def test_a_large_object_is_created_once_too(objects: Objects) -> None:
 async def test_the_uri_names_bucket_and_object(objects: Objects, project: str) -> None:
     """The URI is `gs://bucket/name`."""
     assert objects.uri(NAME) == f"gs://{project}/{NAME}"
+
+
+async def test_a_listing_shows_every_object_under_a_prefix(objects: Objects) -> None:
+    """All pages together hold the objects of the prefix, in order, each as it was created."""
+    made = [
+        await create(objects, b"x", f"outputs/t/w/{n:02}.json", sha256=str(n)) for n in range(7)
+    ]
+    await create(objects, b"y", "outputs/t/x/0.json")
+    found: list[StoredObject] = []
+    page = None
+    while True:
+        shown = await objects.list_page("outputs/t/w/", page=page)
+        found += shown.objects
+        page = shown.next_page
+        if page is None:
+            break
+    assert found == made
+
+
+async def test_an_empty_listing_is_empty(objects: Objects) -> None:
+    """A prefix without objects lists nothing."""
+    listing = await objects.list_page("nothing/here/")
+    assert (listing.objects, listing.next_page) == ((), None)
+
+
+async def test_a_delete_names_its_generation(objects: Objects) -> None:
+    """Another generation is left alone; the right one goes, and only once."""
+    created = await create(objects, b"x")
+    assert created is not None
+    assert not await objects.delete(NAME, created.generation + 1)
+    assert await objects.stat(NAME) == created
+    assert await objects.delete(NAME, created.generation)
+    assert await objects.stat(NAME) is None
+    assert not await objects.delete(NAME, created.generation)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from tests.e2e.site import Site
 
-RECORDS = ("jobs", "seats", "terminals", "evaluations", "stops", "budgets")
+RECORDS = ("jobs", "seats", "terminals", "evaluations", "stops", "budgets", "tenant_days")
 
 
 @dataclass(frozen=True, kw_only=True)

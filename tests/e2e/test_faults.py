@@ -197,7 +197,7 @@ async def test_a_job_expires_at_its_deadline(site: Site) -> None:
 async def test_a_retry_that_would_come_after_the_deadline_ends_the_seat(site: Site) -> None:
     """A hint beyond the deadline ends the seat at once, with the time it would have been due."""
     answer = ScriptedResponse(status=429, headers={"retry-after": "600"})
-    body = panel("too-late", "a", policy={"deadline_seconds": 60})
+    body = panel("too-late", "paused-for-long", policy={"deadline_seconds": 60})
     job = await _ended(site, body, Rule(label="too-late", always=answer))
     [seat] = job["seats"]
     assert (job["state"], seat["error"]["code"]) == ("failed", "rate_limited")

@@ -38,7 +38,14 @@ async def site(
     emulator_hosts: EmulatorHosts, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Site]:
     folder = tmp_path_factory.mktemp("panel")
-    async with open_site(emulator_hosts, folder, latency_seconds=0.1) as running:
+    providers = folder / "providers.toml"
+    providers.write_text("[providers.openai.prices]\ninput = 1.0\noutput = 10.0\n")
+    async with open_site(
+        emulator_hosts,
+        folder,
+        latency_seconds=0.1,
+        environment={"EMPANEL_PROVIDERS": str(providers)},
+    ) as running:
         yield running
 
 
@@ -72,6 +79,7 @@ async def test_every_report_is_complete(site: Site, fifty: Fifty) -> None:
         report = await site.read(f"/v1/jobs/{job['id']}/report")
         assert report["complete"] is True
         assert report["missing"] == []
+        assert report["warnings"] == []
         assert [seat["seat"] for seat in report["seats"]] == ["openai/a", "openai/b"]
         assert [seat["output"] for seat in report["seats"]] == [
             seat["output"] for seat in job["seats"]
@@ -108,6 +116,20 @@ async def test_each_seat_shows_its_one_attempt(site: Site, fifty: Fifty) -> None
         ]
         assert job["usage"]["requests"] == SEATS
         assert job["usage"]["output_tokens"] == sum(a["usage"]["output_tokens"] for a in attempts)
+
+
+async def test_the_cost_follows_from_the_configured_prices(site: Site, fifty: Fifty) -> None:
+    """1 USD in and 10 USD out per million tokens, on attempts, seats, jobs and reports alike."""
+    for job in fifty.jobs[:5]:
+        attempts = await site.attempts(job["id"])
+        usages = [attempt["usage"] for attempt in attempts]
+        costs = [round((u["input_tokens"] + 10 * u["output_tokens"]) / 1e6, 12) for u in usages]
+        assert min(costs) > 0
+        assert [attempt["cost_usd"] for attempt in attempts] == costs
+        assert [seat["cost_usd"] for seat in job["seats"]] == costs
+        assert job["usage"]["cost_usd"] == round(sum(costs), 12)
+        report = await site.read(f"/v1/jobs/{job['id']}/report")
+        assert [seat["cost_usd"] for seat in report["seats"]] == costs
 
 
 async def test_the_same_submissions_again_are_the_same_jobs(site: Site, fifty: Fifty) -> None:

@@ -3,12 +3,14 @@
 Each returns what breaks it, in words; nothing means that it holds.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-from functions.core.jobs import JobState, Outcome, SeatState
+from functions.core.jobs import Job, JobState, Outcome, SeatState
 from functions.core.leases import KEPT_ATTEMPTS, MAX_INTERRUPTIONS
+from tests.faults.budget_invariants import BUDGETS, all_attempts, every_ended_run_is_trued_up
 from tests.faults.fakes import Change
 from tests.faults.world import World
 
@@ -26,6 +28,24 @@ def one_terminal_record_per_run(world: World) -> Broken:
             yield f"{job.id} is {job.state} beside terminal records {world.terminals(job.id)}"
         elif job.state.is_terminal and world.terminals(job.id)[job.run].state is not job.state:
             yield f"{job.id} is {job.state}, its terminal record is not"
+        for run in set(range(1, job.run)) - world.terminals(job.id).keys():
+            yield f"{job.id} is in run {job.run}, and run {run} has no terminal record"
+
+
+def every_run_is_counted_once(world: World) -> Broken:
+    """A window's runs are the jobs and the replays that name it: each run stands in one of them."""
+    heads = {job.id: job for job in world.jobs().values()}
+    expected = {f"runs/{job.id}.{run}" for job in heads.values() for run in range(2, job.run + 1)}
+    stored = {p: data for p, data in world.ledger.stored().items() if p.startswith("runs/")}
+    if stored.keys() != expected:
+        yield f"replays on record: {sorted(stored)}, runs of the jobs: {sorted(expected)}"
+    for path, run in stored.items():
+        job = heads.get(run["job"])
+        if job is not None and run["run"] == job.run and run["window"] != job.run_window:
+            yield f"{path} counts in {run['window']}, its job says {job.run_window}"
+    for change in _changes(world, "runs"):
+        if change.before is not None:
+            yield f"{change.path} was written again"
 
 
 def a_closed_head_stays_closed(world: World) -> Broken:
@@ -44,6 +64,8 @@ def a_run_closes_after_its_seats(world: World) -> Broken:
         if change.collection == "seats":
             ended[change.path] = change.after["state"]
         if change.collection == "terminals" and change.after["state"] in ("succeeded", "failed"):
+            if change.after.get("stopped"):
+                continue  # a stopped replay whose carried successes are enough
             parent = change.path.rsplit("/", 2)[0]
             run = change.after["run"]
             for index, seat in enumerate(change.after["seats"]):
@@ -84,9 +106,10 @@ def requests_le_attempts_le_budget(world: World) -> Broken:
     for key, count in sent.items():
         if count > tokens.get(key, 0):
             yield f"{count} requests sent, {tokens.get(key, 0)} attempts recorded"
-    for job in world.jobs().values():
+    for job, run in _runs(world):
         for seat in job.seats:
-            own = [a for a in _all_attempts(world, seat.work_key).values() if a["job"] == job.id]
+            asked = all_attempts(world, seat.work_key).values()
+            own = [a for a in asked if (a["job"], a["run"]) == (job.id, run)]
             tries = [a for a in own if a["outcome"] != Outcome.CANCELED]
             if len(tries) > job.policy.max_attempts:
                 yield f"{seat.seat}: {len(tries)} tries of {job.policy.max_attempts}"
@@ -162,9 +185,10 @@ def every_accepted_job_ends(world: World) -> Broken:
     for job in world.jobs().values():
         if not job.state.is_terminal:
             yield f"{job.id} is {job.state}"
+    for job, run in _runs(world):
         for index in range(len(job.seats)):
-            if (job.run, index) not in world.seats(job.id):
-                yield f"{job.id}: seat {index} has no record"
+            if (run, index) not in world.seats(job.id):
+                yield f"{job.id}: seat {index} has no record in run {run}"
 
 
 def nothing_left_undone(world: World) -> Broken:
@@ -202,8 +226,54 @@ def attempts_are_listed_once(world: World) -> Broken:
                 yield f"{record.seat} succeeded, neither reused nor bought"
 
 
+def every_closed_run_has_one_notification(world: World) -> Broken:
+    """It is created once, with the terminal record, and says what that says."""
+    made = [c for c in _changes(world, "notifications") if c.before is None]
+    by_run = {(c.after["job"], c.after["run"]): c for c in made}
+    if len(by_run) != len(made):
+        yield f"{len(made)} notifications for {len(by_run)} runs"
+    ended = {
+        (c.after["job"], c.after["run"]): c for c in _changes(world, "terminals") if not c.before
+    }
+    if by_run.keys() != ended.keys():
+        yield f"notifications {sorted(by_run)}, ended runs {sorted(ended)}"
+    for run, told in by_run.items():
+        data = json.loads(told.after["body"])["data"]
+        if run in ended and (told.at, data["state"]) != (ended[run].at, ended[run].after["state"]):
+            yield f"{told.path} was not made with its terminal record"
+
+
+def a_notification_touches_nothing_else(world: World) -> Broken:
+    """What becomes of it changes neither its bytes nor any record of its run."""
+    beside = {"notifications", "repairs"}
+    moved = [c for c in _changes(world, "notifications") if c.before is not None]
+    for change in moved:
+        assert change.before is not None
+        if change.before["body"] != change.after["body"]:
+            yield f"{change.path}: its bytes changed"
+    times = {change.at for change in moved}
+    for change in world.ledger.history:
+        if change.at in times and change.collection not in beside:
+            yield f"{change.path} was changed with a notification"
+
+
+def replays_carry_what_was_there(world: World) -> Broken:
+    """A carried success is the one of the run before, and nothing of it is bought again."""
+    for job in world.jobs().values():
+        records = world.seats(job.id)
+        for (run, index), record in records.items():
+            before = records.get((run - 1, index))
+            succeeded = before is not None and before.state is SeatState.SUCCEEDED
+            if record.carried != succeeded:
+                yield f"{job.id} run {run} seat {index}: carried {record.carried}, was {before}"
+            elif record.carried and before and record.output != before.output:
+                yield f"{job.id} run {run} seat {index} carries another output"
+
+
 INVARIANTS: tuple[Callable[[World], Broken], ...] = (
     one_terminal_record_per_run,
+    every_run_is_counted_once,
+    replays_carry_what_was_there,
     a_closed_head_stays_closed,
     a_run_closes_after_its_seats,
     ended_seats_never_change,
@@ -218,6 +288,10 @@ INVARIANTS: tuple[Callable[[World], Broken], ...] = (
     nothing_left_undone,
     no_unexpected_incident,
     attempts_are_listed_once,
+    every_closed_run_has_one_notification,
+    a_notification_touches_nothing_else,
+    *BUDGETS,
+    every_ended_run_is_trued_up,
 )
 
 
@@ -225,6 +299,11 @@ def broken(world: World, *also: Callable[[World], Broken]) -> dict[str, list[str
     """Return what breaks the invariants, and `also` other promises, by name."""
     found = {check.__name__: list(check(world)) for check in (*INVARIANTS, *also)}
     return {name: texts for name, texts in found.items() if texts}
+
+
+def _runs(world: World) -> Iterator[tuple[Job, int]]:
+    """Yield each run of each job."""
+    return ((job, run) for job in world.jobs().values() for run in range(1, job.run + 1))
 
 
 def _changes(world: World, collection: str) -> Iterator[Change]:
@@ -236,12 +315,3 @@ def _lost_attempts(before: Mapping[str, Any], after: Mapping[str, Any]) -> Itera
     for attempt in before["attempts"]:
         if attempt["token"] not in tokens and len(after["attempts"]) < KEPT_ATTEMPTS:
             yield f"attempt {attempt['token']} is gone from the record"
-
-
-def _all_attempts(world: World, key: str) -> dict[int, Mapping[str, Any]]:
-    """Return every attempt that was ever on an evaluation, as last written, by token."""
-    found: dict[int, Mapping[str, Any]] = {}
-    for change in _changes(world, "evaluations"):
-        if change.after["work_key"] == key:
-            found |= {attempt["token"]: attempt for attempt in change.after["attempts"]}
-    return found

@@ -17,8 +17,11 @@ from hypothesis.stateful import (
 )
 
 from functions.adapters.memory import MemoryObjects
+from functions.core.budgets import Caps, nano_usd
 from functions.core.submissions import Submission
+from functions.tenant_caps import TenantCaps
 from tests.faults.fakes import failure
+from tests.faults.prices import WORST_USD
 from tests.faults.processes import Fate, Moment, Strike
 from tests.faults.town import INSTANCES, Planned, Town
 from tests.faults.town_invariants import ALWAYS, IN_THE_END, demand
@@ -48,8 +51,11 @@ TARGETS = (  # the ends of the names of calls
     "create object",
     "commit update evaluations",
     "commit update evaluations, create seats",
-    "commit create terminals, update jobs",
+    "create notifications, update jobs",
+    "commit create tenant_days, create jobs",
 )
+# A day that has room for most of what an example asks for, but not for all.
+DAY = TenantCaps(everyone=Caps(requests=40, nano_usd=nano_usd(40 * WORST_USD)))
 indexes = st.integers(0, 7)
 instances = st.integers(0, INSTANCES - 1)
 moments = st.sampled_from(list(Moment))
@@ -61,6 +67,7 @@ policies = st.fixed_dictionaries(
         "max_attempts": st.sampled_from([4, 1, 2]),
         "deadline_seconds": st.sampled_from([3600, 3600, 300, 40]),
         "max_requests": st.sampled_from([None, None, 1, 2, 3]),
+        "spare_usd": st.sampled_from([None, None, 0.0, 1.0, 2.5]),
         "reuse": st.sampled_from([True, True, True, False]),
     }
 )
@@ -82,7 +89,8 @@ class EmpanelMachine(RuleBasedStateMachine):
 
     async def town_of(self, clock_skews: list[float]) -> Town:
         """Return the town of this example."""
-        return Town(LoopClock(self.loop), skews=clock_skews, objects=self.make_objects())
+        clock, bucket = LoopClock(self.loop), self.make_objects()
+        return Town(clock, skews=clock_skews, objects=bucket, tenant_caps=DAY)
 
     def make_objects(self) -> MemoryObjects:
         """Return an empty bucket."""
@@ -107,8 +115,11 @@ class EmpanelMachine(RuleBasedStateMachine):
     ) -> None:
         """A new job under a key of its own; most ask what others ask too."""
         enough = min(required, len(panel))
-        key = f"key-{len(self.asked)}"
-        new = submission(panel, question=question, key=key, required_seats=enough, **policy)
+        key, spare = f"key-{len(self.asked)}", policy["spare_usd"]
+        allowed = {name: value for name, value in policy.items() if name != "spare_usd"}
+        if spare is not None:
+            allowed["max_cost_usd"] = len(panel) * WORST_USD + spare
+        new = submission(panel, question=question, key=key, required_seats=enough, **allowed)
         self.asked.append(new)
         self.do(self._submit(new))
 

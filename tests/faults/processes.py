@@ -15,6 +15,7 @@ from functions.core.errors import LedgerUnavailable, ObjectsUnavailable, Publish
 from functions.core.ports import (
     Ledger,
     Message,
+    ObjectPage,
     Objects,
     Provider,
     Publisher,
@@ -210,6 +211,16 @@ class DyingObjects:
     async def read(self, name: str, generation: int | None = None) -> bytes:
         return await self.process.through(
             "read object", lambda: self.inner.read(name, generation), _no_objects
+        )
+
+    async def list_page(self, prefix: str, *, page: str | None = None) -> ObjectPage:
+        return await self.process.through(
+            "list objects", lambda: self.inner.list_page(prefix, page=page), _no_objects
+        )
+
+    async def delete(self, name: str, generation: int) -> bool:
+        return await self.process.through(
+            "delete object", lambda: self.inner.delete(name, generation), _no_objects
         )
 
 

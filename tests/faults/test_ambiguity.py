@@ -37,7 +37,8 @@ from tests.faults.world import test_settings as settings_of
 T = TypeVar("T")
 Code = grpc.StatusCode
 TIMEOUT_SECONDS = 2.0
-COMMITS = {"accept": 1, "claim": 2, "start": 3, "settle": 4, "close": 5}
+STEPS = ("window", "accept", "claim", "start", "settle", "sight", "close")
+COMMITS = {step: number for number, step in enumerate(STEPS, 1)}
 LOST: list[tuple[Moment, Code | None]] = [
     (Moment.AFTER, Code.UNAVAILABLE),
     (Moment.AFTER, Code.DEADLINE_EXCEEDED),
@@ -211,7 +212,7 @@ async def bucket(storage_url: str, project: str) -> AsyncIterator[tuple[BucketPr
     server = web.TCPSite(runner, "127.0.0.1", 0)
     await server.start()
     port = runner.addresses[0][1]
-    objects = GcsObjects(project, project=project, emulator_host=f"http://127.0.0.1:{port}")
+    objects = GcsObjects(project, emulator_host=f"http://127.0.0.1:{port}")
     yield behind, objects
     await objects.aclose()
     await runner.cleanup()

@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from functions.core.errors import WriteConflict
 from functions.core.ports import Ledger, Query, Snapshot, Write
@@ -30,8 +31,10 @@ IN_TURN = {
     "written: create evaluations": 4,
     "written: update jobs": 1,
     "written: update evaluations, create seats": 8,
-    "written: create terminals, update jobs": 2,
+    "written: create terminals, create notifications, update jobs": 3,
 }
+# Once for each name that a tenant's model answers under, not for each seat.
+NAMES_MET = {"written: create sightings": 4}
 AT_ONCE = IN_TURN | {"read: count": 1}  # the last call in flight counts for all
 
 
@@ -72,9 +75,9 @@ def _kind(path: str) -> str:
     return path.split("/")[-2]
 
 
-def counting_world() -> tuple[World, CountingLedger]:
+def counting_world(**options: Any) -> tuple[World, CountingLedger]:
     """Return a world whose processes count what they read and write."""
-    world = World()
+    world = World(**options)
     counting = CountingLedger(inner=world.ledger)
     for process in (world.api, world.evaluator):
         ledger = process.services.ledger
@@ -82,6 +85,14 @@ def counting_world() -> tuple[World, CountingLedger]:
         object.__setattr__(ledger, "inner", counting)
     world.provider.seconds = 0.5  # shorter than a look for stops: they are counted by themselves
     return world, counting
+
+
+def without_looks(counting: CountingLedger, most: int) -> None:
+    """Leave the looks for pauses out of the count: they are per process and second, not per seat.
+
+    While calls are in flight there is one a second; else one before a claim, every two seconds.
+    """
+    assert 1 <= counting.documents.pop("read: query providers") <= most
 
 
 def total(documents: Counter[str], what: str) -> int:
@@ -99,8 +110,14 @@ async def four_seats(*, at_once: bool) -> tuple[World, CountingLedger]:
 
 
 async def test_an_acceptance_writes_one_document_and_reads_none() -> None:
-    """Accepting a new job is one write; its identity is looked up by the create itself."""
+    """Accepting a new job is one write; its identity is looked up by the create itself.
+
+    The first job of an hour in a process also makes the hour's window.
+    """
     world, counting = counting_world()
+    await world.submit(submission(["first"], key="first"))
+    assert dict(counting.documents) == ACCEPTANCE | {"written: create windows": 1}
+    counting.documents.clear()
     await world.submit(submission([f"m{index}" for index in range(SEATS)]))
     assert dict(counting.documents) == ACCEPTANCE
 
@@ -117,20 +134,36 @@ async def test_a_known_identity_costs_one_read() -> None:
 async def test_the_seats_of_a_job_in_turn_cost_what_the_table_says() -> None:
     """Four seats, one after the other: at most 6 reads and 4 writes a seat, 1 object each."""
     world, counting = await four_seats(at_once=False)
-    assert dict(counting.documents) == IN_TURN
+    without_looks(counting, most=2)  # four calls of half a second
+    assert dict(counting.documents) == IN_TURN | NAMES_MET
     assert not counting.refused
     assert total(counting.documents, "read") <= READS_PER_SEAT * SEATS
-    assert total(counting.documents, "written") <= WRITES_PER_SEAT * SEATS
+    written = total(counting.documents, "written") - sum(NAMES_MET.values())
+    assert written <= WRITES_PER_SEAT * SEATS
     assert len(world.objects.names()) == SEATS
 
 
 async def test_the_seats_of_a_job_at_once_cost_what_the_table_says() -> None:
     """Four seats at the same time: at most 6 reads and 4 writes a seat, 1 object each."""
     world, counting = await four_seats(at_once=True)
-    assert dict(counting.documents) == AT_ONCE
+    without_looks(counting, most=1)
+    assert dict(counting.documents) == AT_ONCE | NAMES_MET
     assert total(counting.documents, "read") <= READS_PER_SEAT * SEATS
-    assert total(counting.documents, "written") <= WRITES_PER_SEAT * SEATS
+    written = total(counting.documents, "written") - sum(NAMES_MET.values())
+    assert written <= WRITES_PER_SEAT * SEATS
     assert len(world.objects.names()) == SEATS
+
+
+async def test_a_name_that_is_known_is_not_written_again() -> None:
+    """Another question to the same models notes no name twice; a new process is refused once."""
+    world, counting = counting_world()
+    for number, refused in ((1, 0), (2, 0), (3, 1)):
+        if number == 3:
+            world.evaluator.services.sightings._met.clear()  # what a new process knows
+        await world.submit(submission(question=f"q{number}", key=f"{number}"))
+        await world.deliver_all()
+        assert counting.documents["written: create sightings"] == 1
+        assert counting.refused["create sightings"] == refused
 
 
 async def test_a_reused_seat_costs_no_claim() -> None:
@@ -146,12 +179,12 @@ async def test_a_reused_seat_costs_no_claim() -> None:
         "written: create seats": 1,
         "read: count": 1,
         "read: get seats": 1,
-        "written: create terminals, update jobs": 2,
+        "written: create terminals, create notifications, update jobs": 3,
     }
 
 
-async def test_renewals_and_looks_for_stops_are_extra_and_bounded() -> None:
-    """A call of 25 s renews twice at a lease of 30 s, and looks for stops once a second."""
+async def test_renewals_and_looks_are_extra_and_bounded() -> None:
+    """A call of 25 s renews twice at a lease of 30 s; there are two looks each second."""
     world, counting = counting_world()
     world.provider.seconds = 25.0
     await world.submit(submission())
@@ -159,3 +192,4 @@ async def test_renewals_and_looks_for_stops_are_extra_and_bounded() -> None:
     await asyncio.wait_for(world.deliver_all(), 30)
     assert counting.documents["written: update evaluations"] == 2
     assert counting.documents["read: query stops"] <= 25
+    assert 20 <= counting.documents["read: query providers"] <= 26

@@ -303,8 +303,8 @@ async def test_a_late_success_changes_no_terminal_record_and_is_kept() -> None:
     job = await world.submit(submission(key="first", deadline_seconds=20))
     world.collect()
     world.plan.strikes = {
-        len(world.plan.calls) + 5: Strike(fate=Fate.FREEZE, moment=Moment.AFTER)
-    }  # peek, claim, start, call: frozen with the answer in hand
+        len(world.plan.calls) + 6: Strike(fate=Fate.FREEZE, moment=Moment.AFTER)
+    }  # peek, pauses, claim, terminal, start, call: frozen with the answer in hand
     assert not await world.deliver(world.pending.popleft().message)
     for _ in range(3):
         world.clock.advance(20.0)

@@ -298,7 +298,7 @@ def test_a_message_before_its_job_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
         return world
 
     monkeypatch.setattr(acceptance, "_record", publish_first)
-    strikes = {2: Strike(fate=Fate.DIE, moment=Moment.BEFORE)}
+    strikes = {3: Strike(fate=Fate.DIE, moment=Moment.BEFORE)}  # window, message, job
     assert "no_unexpected_incident" in broken(asyncio.run(client_gives_up(strikes)))
 
 

@@ -27,14 +27,23 @@ from functions import (
     reconciliation,
     reuse,
     settlement,
+    tenant_days,
 )
 from functions.adapters.firestore import FirestoreLedger
 from functions.adapters.memory import MemoryObjects
 from functions.core import budgets
-from functions.core.budgets import Reservations
-from functions.core.documents import changes
-from functions.core.jobs import Attempt, Evaluation, Job, JobState, Outcome, SeatRecord
-from functions.core.ports import DELETE, Create, Snapshot, StoredObject, Update
+from functions.core.budgets import Caps, Reservations
+from functions.core.documents import changes, day_fields, from_document, tenant_day_path
+from functions.core.jobs import (
+    Attempt,
+    Evaluation,
+    Job,
+    JobState,
+    Outcome,
+    SeatRecord,
+    TenantDay,
+)
+from functions.core.ports import DELETE, Create, Snapshot, StoredObject, Update, Write
 from functions.dispatch import SeatMessage
 from functions.evaluation import Delivery
 from functions.leasing import Lease
@@ -43,7 +52,7 @@ from functions.services import Services
 from functions.web import push
 from infra.local.emulators import EmulatorHosts
 from tests.faults.emulated import EmulatedLedger
-from tests.faults.machine import EmpanelMachine
+from tests.faults.machine import DAY, EmpanelMachine
 from tests.faults.town import InstanceClock, Town
 from tests.virtual_loop import LoopClock
 
@@ -106,7 +115,13 @@ def test_the_invariants_hold_on_the_emulator(emulator_hosts: EmulatorHosts) -> N
             project = f"test-{uuid.uuid4().hex[:12]}"
             self.real = FirestoreLedger(project, emulator_host=emulator_hosts.firestore)
             self.emulated = EmulatedLedger(clock, bucket, self.real)
-            return Town(clock, skews=clock_skews, objects=bucket, ledger=self.emulated)
+            return Town(
+                clock,
+                skews=clock_skews,
+                objects=bucket,
+                ledger=self.emulated,
+                tenant_caps=DAY,
+            )
 
         def close(self) -> None:
             """Compare, then end the connection."""
@@ -197,10 +212,43 @@ def refund_of_an_unknown_attempt(patch: pytest.MonkeyPatch) -> None:
     """A request without an answer is given back to the budget, as if it had cost nothing."""
     unused = budgets.unused
 
-    def too_much(held: Reservations, seat: int, own: Iterable[Attempt]) -> Reservations:
+    def too_much(held: Reservations, seat: int, own: Iterable[Attempt]) -> frozenset[str]:
         return unused(held, seat, (a for a in own if a.outcome is not Outcome.UNKNOWN))
 
     patch.setattr(budgeting, "unused", too_much)
+
+
+def cost_recorded_after_the_call(patch: pytest.MonkeyPatch) -> None:
+    """An attempt reserves nothing before its call: what it cost is added afterwards."""
+    reserve = budgets.reserve
+
+    def nothing(held: Reservations, wanted: str, worst: int, caps: Caps) -> Reservations | None:
+        return reserve(held, wanted, 0, caps)
+
+    patch.setattr(budgeting, "reserve", nothing)
+
+
+def day_trued_up_before_the_close(patch: pytest.MonkeyPatch) -> None:
+    """The day is written first, and the commit that can happen only once comes after it."""
+    commit = tenant_days.commit_trued_up
+
+    async def day_first(
+        services: Services, job: Job, attempts: Iterable[Attempt], head: Update, *others: Write
+    ) -> datetime:
+        own = tuple(attempts)
+        if job.day is not None and not job.day.final:
+            real = budgets.trued_up(job, job.day, own)
+            path = tenant_day_path(job.tenant, job.day.day)
+            [found] = await services.ledger.get(path)
+            day = from_document(TenantDay, found.data or {}, path)
+            after = budgets.moved(day, job.day, real)
+            fields = {"requests": after.requests, "nano_usd": after.nano_usd}
+            await services.ledger.commit(Update(path=path, fields=fields))
+            head = replace(head, fields={**head.fields, **day_fields(real)})
+            return await services.ledger.commit(*others, head)
+        return await commit(services, job, own, head, *others)
+
+    patch.setattr(settlement, "commit_trued_up", day_first)
 
 
 def close_counted_before_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -246,6 +294,8 @@ MISTAKES: tuple[tuple[Any, type[EmpanelMachine], str], ...] = (
     (ack_before_commit, EmpanelMachine, "acked_work_is_on_record"),
     (timer_dropped_without_a_terminal_record, EmpanelMachine, "have_a_timer|has_a_timer"),
     (refund_of_an_unknown_attempt, EmpanelMachine, "every_request_of_a_capped_run_is_reserved"),
+    (cost_recorded_after_the_call, EmpanelMachine, "every_request_of_a_capped_run_is_reserved"),
+    (day_trued_up_before_the_close, EmpanelMachine, "a_day_is_the_sum_of_its_runs"),
     (close_counted_before_the_commit, EmpanelMachine, "a_run_closes_after_its_seats"),
     (expiry_by_the_local_clock, EmpanelMachine, "holder_and_token_guard_every_write"),
 )

@@ -22,6 +22,7 @@ from functions.core.ports import Ledger, Query, Snapshot, Write
 from functions.core.verdicts import CallRequest
 from functions.dispatch import SeatMessage
 from tests.faults.fakes import FakeProvider, RecordingLedger, Reply, question_of
+from tests.faults.prices import FakePrices
 from tests.faults.processes import (
     DyingLedger,
     DyingObjects,
@@ -157,13 +158,13 @@ class Town(World):
         ledger: RecordingLedger | None = None,
         objects: MemoryObjects | None = None,
         skews: Iterable[float] = (0.0,),
+        **settings: Any,
     ) -> None:
         self._skews = itertools.cycle(skews)
         self.instances: list[Process] = []
         self.tasks: set[asyncio.Task[Any]] = set()
         self.lost_objects: Counter[str] = Counter()
-        self._asked: dict[str, dict[str, str]] = {}
-        super().__init__(objects=objects)
+        super().__init__(objects=objects, prices=FakePrices(), **settings)
         self.clock = clock
         self.ledger = ledger or RecordingLedger(clock, self.objects)
         self.topics = MemoryPublisher(clock)
@@ -191,6 +192,7 @@ class Town(World):
             objects=DyingObjects(process=process, inner=self.objects),
             publisher=DyingPublisher(process=process, inner=self.topics),
             providers={"fake": DyingProvider(process=process, inner=self.provider)},
+            prices=self.prices,
             new_id=lambda: f"{name}-{next(self._ids)}",
             jitter=random.Random(next(self._ids)).random,
         )
@@ -309,16 +311,6 @@ class Town(World):
         return max(5.0, (soonest - self.clock.now()).total_seconds())
 
     # What is on record
-
-    def questions(self) -> dict[str, str]:
-        """Return the work key of every question that any job asks."""
-        for job in self.jobs().values():
-            if job.id not in self._asked:
-                self._asked[job.id] = {
-                    question_of(self._request(job, index)): seat.work_key
-                    for index, seat in enumerate(job.seats)
-                }
-        return {q: key for asked in self._asked.values() for q, key in asked.items()}
 
     def cut(self) -> Counter[str]:
         """Return how many requests were cut from our side, by work key."""

@@ -7,10 +7,9 @@ can be judged while work is under way.
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from functions.core.budgets import can_bind, key
-from functions.core.documents import budget_path
-from functions.core.jobs import Job, JobState, Outcome
+from functions.core.jobs import JobState, Outcome
 from tests.faults import invariants
+from tests.faults.budget_invariants import all_attempts, every_ended_run_is_trued_up
 from tests.faults.invariants import Broken
 from tests.faults.town import Town
 
@@ -34,31 +33,6 @@ def unended_seats_of_stopped_runs_have_a_timer(town: Town) -> Broken:
                 yield f"{job.id} is {job.state} for good, seats {missing} have no record"
 
 
-def every_request_of_a_capped_run_is_reserved(town: Town) -> Broken:
-    """A run spends no more requests than its cap, and none that is not in its budget."""
-    stored = town.ledger.stored()
-    for job in town.jobs().values():
-        cap = job.policy.max_requests
-        if cap is None or not can_bind(job):
-            continue
-        held = set(stored.get(budget_path(job.id, job.run), {}).get("reservations", ()))
-        if len(held) > cap:
-            yield f"{job.id}: {len(held)} reserved, {cap} allowed"
-        missing = _spent(town, job) - held
-        if missing:
-            yield f"{job.id}: attempts {sorted(missing)} are not in its budget"
-
-
-def _spent(town: Town, job: Job) -> set[str]:
-    """Return the names of the attempts that this job's seats may have sent."""
-    return {
-        key(attempt["seat"], attempt["number"])
-        for seat in {seat.work_key for seat in job.seats}
-        for attempt in invariants._all_attempts(town, seat).values()
-        if attempt["job"] == job.id and attempt["sent"]
-    }
-
-
 def no_answer_is_bought_twice(town: Town) -> Broken:
     """A question is asked again only when its answer was unusable, lost, cut or not wanted."""
     sent, unusable, cut = town.sent(), town.unusable(), town.cut()
@@ -74,7 +48,7 @@ def no_answer_is_bought_twice(town: Town) -> Broken:
 
 def _not_stored(town: Town, work_key: str) -> int:
     """Return how many valid answers the bucket did not take."""
-    attempts = invariants._all_attempts(town, work_key).values()
+    attempts = all_attempts(town, work_key).values()
     return sum(a["outcome"] == Outcome.UNKNOWN and a.get("http_status") == 200 for a in attempts)
 
 
@@ -82,7 +56,7 @@ def a_success_stays(town: Town) -> Broken:
     """An output on record is given up only for an object of another name, a success never."""
     for change in invariants._changes(town, "evaluations"):
         before, after = change.before or {}, change.after
-        output, name = before.get("output"), after["object_name"]
+        output, name = before.get("output"), after.get("object_name", "")
         given_up = output if output != after.get("output") else None
         if given_up is not None and given_up["uri"].endswith("/" + name):
             yield f"the output {name} was given up for itself"
@@ -112,12 +86,12 @@ WIDER = {
 AT_THE_END = {
     invariants.every_accepted_job_ends,
     invariants.nothing_left_undone,
+    every_ended_run_is_trued_up,
 }
 ALWAYS: tuple[Check, ...] = (
     *(check for check in invariants.INVARIANTS if check not in WIDER | AT_THE_END),
     every_open_job_has_a_timer,
     unended_seats_of_stopped_runs_have_a_timer,
-    every_request_of_a_capped_run_is_reserved,
     no_answer_is_bought_twice,
     a_success_stays,
     incidents_are_about_lost_objects,

@@ -18,19 +18,21 @@ from starlette.requests import Request
 from functions.acceptance import Acceptance, accept
 from functions.adapters.memory import MemoryObjects, MemoryPublisher
 from functions.adapters.tokens import TokenVerifier
-from functions.bootstrap import wire
+from functions.bootstrap import UNKNOWN_PRICES, wire
 from functions.cancellation import cancel
 from functions.config import Settings
 from functions.core.documents import from_document, job_path
 from functions.core.errors import EmpanelError
 from functions.core.identities import canonical_json
 from functions.core.jobs import Evaluation, Job, Policy, SeatRecord, Terminal
-from functions.core.ports import Message
+from functions.core.ports import Message, PriceBook
 from functions.core.prompts import Rubric, build_prompt
 from functions.core.submissions import SeatRequest, Submission
 from functions.core.verdicts import CallRequest
 from functions.dispatch import SeatMessage, decode
+from functions.purging import purge
 from functions.reconciliation import RepairReport, repair_once
+from functions.replays import replay
 from functions.web.application import Application
 from functions.web.authentication import KeyRing
 from functions.web.push import answer_evaluate
@@ -62,6 +64,8 @@ def test_settings(**changes: Any) -> Settings:
         "project": "test",
         "bucket": "test-empanel",
         "evaluate_topic": TOPIC,
+        "notify_topic": "empanel-notify",
+        "events_topic": "empanel-events",
         "firestore_emulator": None,
         "pubsub_emulator": None,
         "storage_emulator": None,
@@ -144,8 +148,10 @@ class World:
         strikes: Mapping[int, Strike] | None = None,
         *,
         objects: MemoryObjects | None = None,
+        prices: PriceBook = UNKNOWN_PRICES,
         **settings: Any,
     ) -> None:
+        self.prices = prices
         self.settings = test_settings(**settings)
         self.clock = VirtualClock()
         self.objects = objects or MemoryObjects()
@@ -158,6 +164,7 @@ class World:
         self.frozen: list[tuple[Process, asyncio.Task[Any]]] = []
         self._taken = 0
         self._known: dict[str, tuple[Mapping[str, Any], Any]] = {}
+        self._asked: dict[str, dict[str, str]] = {}
         self._ids = itertools.count(1)
         self.api = self.new_process("api")
         self.evaluator = self.new_process("evaluate")
@@ -175,6 +182,7 @@ class World:
             objects=DyingObjects(process=process, inner=self.objects),
             publisher=DyingPublisher(process=process, inner=self.topics),
             providers={"fake": DyingProvider(process=process, inner=self.provider)},
+            prices=self.prices,
             new_id=lambda: f"{name}-{next(self._ids)}",
             jitter=lambda: 0.0,
         )
@@ -229,6 +237,31 @@ class World:
             self.observed.refused.append(str(error))
             return None
         return task.result()
+
+    async def replay(self, job: Job) -> Job:
+        """Replay as a client would that asks again until it has an answer."""
+        for _ in range(CLIENT_TRIES):
+            task = await self.run(self.api, replay(self.api.services, job, by="someone"))
+            if task is not None:
+                _raise_unexpected(task)
+                if task.exception() is None:
+                    return task.result()
+                if self.jobs()[job.id].run > job.run:
+                    return self.jobs()[job.id]  # the answer to an earlier try was lost
+            self.clock.advance(1.0)
+        raise AssertionError("the client never got an answer")
+
+    async def purge(self, job: Job) -> Job:
+        """Purge as an operator would who asks again until there is an answer."""
+        self.questions()
+        for _ in range(CLIENT_TRIES):
+            task = await self.run(self.api, purge(self.api.services, job, by="operator"))
+            if task is not None:
+                _raise_unexpected(task)
+                if task.exception() is None:
+                    return task.result()
+            self.clock.advance(1.0)
+        raise AssertionError("the client never got an answer")
 
     async def cancel(self, job: Job) -> Job:
         """Cancel as a client would that asks again until it has an answer."""
@@ -386,12 +419,14 @@ class World:
         return known[1]
 
     def questions(self) -> dict[str, str]:
-        """Return the work key of every question that any job asks."""
-        return {
-            question_of(self._request(job, index)): seat.work_key
-            for job in self.jobs().values()
-            for index, seat in enumerate(job.seats)
-        }
+        """Return the work key of every question that any job asks, or asked before its purge."""
+        for job in self.jobs().values():
+            if job.id not in self._asked:
+                self._asked[job.id] = {
+                    question_of(self._request(job, index)): seat.work_key
+                    for index, seat in enumerate(job.seats)
+                }
+        return {q: key for asked in self._asked.values() for q, key in asked.items()}
 
     def sent(self) -> Counter[str]:
         """Return how many requests were sent, by work key."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from functions.core.jobs import (
     Attempt,
+    DayReservation,
     Digests,
     Evaluation,
     Inputs,
@@ -142,7 +143,8 @@ def every_record() -> tuple[Job, Evaluation, SeatRecord, Terminal]:
         cost_usd=0.5,
     )
     error = SeatError(code="overloaded", message="busy", retryable=True)
-    seat = replace(job().seats[0], parameters={"temperature": 0.5, "seed": 3})
+    parameters = {"temperature": 0.5, "seed": 3}
+    seat = replace(job().seats[0], parameters=parameters, worst_nano_usd=7)
     return (
         job(
             seats=(seat,),
@@ -153,6 +155,7 @@ def every_record() -> tuple[Job, Evaluation, SeatRecord, Terminal]:
             state=JobState.RUNNING,
             started_at=at(1),
             shard=3,
+            day=DayReservation(day="2026-11-29", requests=4, nano_usd=28, final=True),
         ),
         evaluation(
             ended,
@@ -180,6 +183,7 @@ def every_record() -> tuple[Job, Evaluation, SeatRecord, Terminal]:
             error=error,
             due_at=at(10),
             attempts=(ended,),
+            models_returned=("m-0", "m-1"),
         ),
         Terminal(
             job="job",
@@ -193,7 +197,16 @@ def every_record() -> tuple[Job, Evaluation, SeatRecord, Terminal]:
             input_digest="i",
             models_digest="m",
             policy_revision="2026-11-29",
-            seats=(SeatOutcome(seat="fake/m0", state=SeatState.SUCCEEDED, sha256="b", code="c"),),
+            seats=(
+                SeatOutcome(
+                    seat="fake/m0",
+                    state=SeatState.SUCCEEDED,
+                    sha256="b",
+                    code="c",
+                    model_requested="m0",
+                    model_returned="m-1",
+                ),
+            ),
             totals=Totals(requests=1, input_tokens=2, output_tokens=3, cost_usd=1.5),
         ),
     )

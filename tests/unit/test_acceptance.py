@@ -6,6 +6,7 @@ import pytest
 
 from functions.acceptance import IdempotencyConflict, accept, find
 from functions.core.errors import LedgerUnavailable, ObjectsUnavailable, PublishFailed
+from functions.core.identities import window_of
 from functions.core.jobs import JobState
 from functions.dispatch import decode
 from functions.inputs import load_inputs
@@ -82,6 +83,7 @@ async def test_many_requests_at_once_make_one_job() -> None:
 async def test_a_create_whose_answer_was_lost_is_mine() -> None:
     """Reading back finds the own job: it counts as created, and is dispatched."""
     world = World()
+    await made_window(world)
     unsteady(world, "applied")
     acceptance = await accept(world.api.services, submission())
     assert acceptance.created
@@ -91,6 +93,7 @@ async def test_a_create_whose_answer_was_lost_is_mine() -> None:
 async def test_a_create_that_was_not_applied_is_an_error() -> None:
     """Nothing on record, nothing promised: the client asks again."""
     world = World()
+    await made_window(world)
     unsteady(world, "lost")
     with pytest.raises(LedgerUnavailable):
         await accept(world.api.services, submission())
@@ -149,3 +152,10 @@ async def test_foreign_and_unknown_jobs_are_alike() -> None:
     assert found.id == job.id
     assert await find(world.api.services, "other", job.id) is None
     assert await find(world.api.services, "tenant", "job_unknown") is None
+
+
+async def made_window(world: World) -> None:
+    """Put the hour's window on record, as the first job of the hour does."""
+    services = world.api.services
+    now = services.clock.now()
+    await services.windows.ensure(now, "tenant", window_of(now))

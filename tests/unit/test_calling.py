@@ -1,6 +1,7 @@
 """A call under a lease: what ends it, what is made of its end, and what survives a cancellation."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -58,13 +59,36 @@ class Holding:
         raise LeaseLost("lost")
 
 
+async def as_it_is(answer: ProviderAnswer) -> ProviderAnswer:
+    return answer
+
+
 def asking(
-    provider: Scripted, holding: Holding, call: Call, seconds: float = 30.0
+    provider: Scripted,
+    holding: Holding,
+    call: Call,
+    seconds: float = 30.0,
+    keep: Callable[[ProviderAnswer], Awaitable[ProviderAnswer]] = as_it_is,
 ) -> "asyncio.Task[ProviderAnswer | CallFailure | Cut]":
     lease: Any = holding
     return asyncio.create_task(
-        ask(provider, REQUEST, lease=lease, call=call, deadline_seconds=seconds)
+        ask(provider, REQUEST, keep=keep, lease=lease, call=call, deadline_seconds=seconds)
     )
+
+
+class Keeping:
+    """Keeps an answer for as long as a test wants."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.kept: list[ProviderAnswer] = []
+
+    async def keep(self, answer: ProviderAnswer) -> ProviderAnswer:
+        self.begun.set()
+        await self.may_end.wait()
+        self.kept.append(answer)
+        return answer
 
 
 def a_call() -> Call:
@@ -116,6 +140,56 @@ async def test_a_cut_wins_over_a_lost_lease() -> None:
     holding.lost.set()
     call.cut("canceled")
     assert await task == Cut(code="canceled")
+
+
+async def test_an_answer_is_kept_in_the_same_turn_of_the_loop() -> None:
+    """Between the answer and the first step of keeping it, nothing else gets its turn."""
+    turns: list[str] = []
+
+    class Noting(Scripted):
+        async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().call_soon(turns.append, "other")
+            turns.append("answered")
+            return ANSWER
+
+    async def keep(answer: ProviderAnswer) -> ProviderAnswer:
+        turns.append("kept")
+        return answer
+
+    assert await asking(Noting(), Holding(), a_call(), keep=keep) == ANSWER
+    assert turns == ["answered", "kept", "other"]
+
+
+@pytest.mark.parametrize("end", ["cut", "lease", "deadline"])
+async def test_nothing_ends_the_keeping_of_an_answer(end: str) -> None:
+    """Once the answer is there, a cut, a lost lease and the deadline come too late."""
+    keeping, holding, call = Keeping(), Holding(), a_call()
+    seconds = 0.01 if end == "deadline" else 30.0
+    task = asking(Scripted(ANSWER), holding, call, seconds, keeping.keep)
+    await keeping.begun.wait()
+    if end == "cut":
+        call.cut("canceled")
+    if end == "lease":
+        holding.lost.set()
+    await asyncio.wait([task], timeout=0.05)
+    assert not task.done()
+    keeping.may_end.set()
+    assert await task == ANSWER
+
+
+async def test_a_cancellation_waits_until_the_answer_is_kept() -> None:
+    """A cancelled handler keeps what was paid for, and is cancelled afterwards all the same."""
+    keeping = Keeping()
+    task = asking(Scripted(ANSWER), Holding(), a_call(), keep=keeping.keep)
+    await keeping.begun.wait()
+    task.cancel()
+    await asyncio.wait([task], timeout=0.05)
+    assert not task.done()
+    keeping.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert keeping.kept == [ANSWER]
 
 
 async def test_an_unexpected_error_is_not_hidden() -> None:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from functions import cli
-from functions.cli import exits
+from functions.cli import exits, text
 from tests.unit.fake_api import (
     FakeApi,
     attempt_body,
@@ -172,6 +172,24 @@ def test_report_is_a_table_of_seats_and_criteria(api: FakeApi) -> None:
     assert ["brief", "smollm2-135m", "60", "55", "unknown"] in rows
     assert "2 of 2 scored: mean 65.75" in result.stdout
     assert "careful: careful says so" in result.stdout
+
+
+def test_report_shows_its_warnings(api: FakeApi) -> None:
+    """What the API warns of is shown with its code, its seats and its text."""
+    detail = "seats that asked for a, b were all answered by c"
+    warning = {"code": "same_model", "seats": ["careful", "brief"], "detail": detail}
+    api.answers("GET /v1/jobs/j1/report", report_body(warnings=[warning]))
+    result = call(api, "report", "j1")
+    assert result.exit_code == 0
+    shown = " ".join(result.stdout.split())
+    assert f"warning same_model: {detail} (careful, brief)" in shown
+
+
+def test_a_cost_that_is_not_nothing_never_reads_as_zero() -> None:
+    """Less than a millionth of a dollar says so; only nothing is zero."""
+    assert text.cost(2.8e-9) == "under $0.000001"
+    assert text.cost(0.0) == "$0.000000"
+    assert text.cost(None) == "unknown"
 
 
 def test_report_not_complete_names_what_is_missing(api: FakeApi) -> None:
@@ -554,3 +572,25 @@ def test_the_launcher_works_from_any_directory(api: FakeApi, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["id"] == "j1"
     assert api.seen[0].body == b"{}"
+
+
+# Replaying
+
+
+def test_replay_asks_for_a_new_run_and_follows_it(api: FakeApi) -> None:
+    """`replay --watch` begins the next run and ends with what it came to."""
+    api.answers("POST /v1/jobs/j1/replay", job_body("accepted", run=2), status=202)
+    api.answers("GET /v1/jobs/j1", job_body("succeeded", run=2))
+    result = call(api, "replay", "j1", "--watch")
+    assert result.exit_code == 0
+    assert "run 2" in result.stdout
+    assert ": succeeded" in result.stdout
+
+
+def test_replay_of_a_purged_job_is_refused(api: FakeApi) -> None:
+    """The API's reason is printed, and the exit code says that it refused."""
+    problem = {"title": "The data has been purged", "detail": "the inputs have been purged"}
+    api.refuses("POST /v1/jobs/j1/replay", problem, status=410)
+    result = call(api, "replay", "j1")
+    assert result.exit_code == exits.Exit.REFUSED
+    assert "the inputs have been purged" in result.stderr

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from functions.cli.exits import Misused
+from functions.providers.presets import provider_variables
 from infra.local.demo import EXAMPLES, demo, load_examples
-from infra.local.demo_model import choose_model
+from infra.local.demo_model import LOCAL, DemoTarget, choose_target
 from tests.unit.fake_api import (
     FakeApi,
     attempt_body,
@@ -36,7 +37,7 @@ class Info:
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
     """A scripted server, and no settings of the user's."""
-    for name in ("EMPANEL_DEMO_MODEL", "OPENAI_BASE_URL", "OPENAI_API_KEY"):
+    for name in ("EMPANEL_DEMO_MODEL", *provider_variables()):
         monkeypatch.delenv(name, raising=False)
     with fake_api() as fake:
         yield fake
@@ -122,14 +123,15 @@ async def test_the_demo_names_the_job_that_cannot_be_read(
 
 def test_every_example_asks_two_different_seats_of_the_demos_model() -> None:
     """The examples are complete bodies with a rubric, two seats and room for the answer."""
-    examples = load_examples(EXAMPLES, "other")
+    examples = load_examples(EXAMPLES, DemoTarget(provider="mine", model="other"))
     assert len(examples) >= 3
     for example in examples:
         body = json.loads(example.body)
         assert body["facts"]["name"]
         assert body["rubric"]["criteria"]
         assert body["rubric"]["scale"] == {"min": 0, "max": 100}
-        assert [seat["model"] for seat in body["seats"]] == ["other", "other"]
+        asked = [(seat["provider"], seat["model"]) for seat in body["seats"]]
+        assert asked == [("mine", "other")] * 2
         first, second = (seat["parameters"] for seat in body["seats"])
         assert first != second
         assert min(first["max_output_tokens"], second["max_output_tokens"]) >= 400
@@ -141,15 +143,27 @@ def test_every_example_names_its_source() -> None:
     assert all(f"| `{name}.json` |" in readme for name in NAMES)
 
 
+def test_a_hosted_model_gets_no_parameters() -> None:
+    """New models refuse a temperature; the seats are still two different questions."""
+    target = DemoTarget(provider="anthropic", model="claude-x", hosted=True)
+    for example in load_examples(EXAMPLES, target):
+        seats = json.loads(example.body)["seats"]
+        assert [seat["parameters"] for seat in seats] == [{}, {}]
+        assert [seat["sample"] for seat in seats] == [0, 1]
+
+
 async def test_without_settings_the_stacks_own_model_is_asked() -> None:
     """No user setting: the model the stack serves."""
-    assert await choose_model({}) == "smollm2"
+    assert await choose_target({}) == LOCAL
+    assert DemoTarget(provider="openai", model="smollm2") == LOCAL
 
 
 async def test_the_named_model_is_asked_whatever_is_listed(api: FakeApi) -> None:
     """EMPANEL_DEMO_MODEL wins, and no server is asked."""
-    chosen = await choose_model({"EMPANEL_DEMO_MODEL": "m", "OPENAI_BASE_URL": f"{api.url}/v1"})
-    assert chosen == "m"
+    named = {"EMPANEL_DEMO_MODEL": "m"}
+    chosen = await choose_target({**named, "OPENAI_BASE_URL": f"{api.url}/v1"})
+    assert chosen == DemoTarget(provider="openai", model="m")
+    assert await choose_target(named) == chosen
     assert api.seen == []
 
 
@@ -161,21 +175,84 @@ async def test_the_users_server_decides(api: FakeApi, listed: list[str], chosen:
     """The server's only model is taken, and smollm2 wherever it is listed."""
     api.answers(MODELS, {"object": "list", "data": [{"id": name} for name in listed]})
     environ = {"OPENAI_BASE_URL": f"{api.url}/v1/", "OPENAI_API_KEY": "sk"}
-    assert await choose_model(environ) == chosen
+    assert await choose_target(environ) == DemoTarget(provider="openai", model=chosen)
     assert api.seen[0].headers["authorization"] == "Bearer sk"
 
 
 async def test_several_models_are_not_guessed_from(api: FakeApi) -> None:
     """Several models: the user names one."""
     api.answers(MODELS, {"data": [{"id": "a"}, {"id": "b"}]})
-    with pytest.raises(Misused, match="EMPANEL_DEMO_MODEL"):
-        await choose_model({"OPENAI_BASE_URL": f"{api.url}/v1"})
+    with pytest.raises(Misused, match=r"serves 2 models \(a, b\).*EMPANEL_DEMO_MODEL"):
+        await choose_target({"OPENAI_BASE_URL": f"{api.url}/v1"})
 
 
-@pytest.mark.parametrize("body", [b"nonsense", b"{}", b'{"data": [{}]}'])
+@pytest.mark.parametrize("body", [b"nonsense", b"[]", b'{"data": 3}'])
 async def test_a_server_that_cannot_list_gets_the_default(api: FakeApi, body: bytes) -> None:
     """A listing that is missing or unreadable is no obstacle."""
     api.answers(MODELS, body)
-    assert await choose_model({"OPENAI_BASE_URL": f"{api.url}/v1"}) == "smollm2"
-    assert await choose_model({"OPENAI_BASE_URL": f"{api.url}/none"}) == "smollm2"
-    assert await choose_model({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}) == "smollm2"
+    for address in (f"{api.url}/v1", f"{api.url}/none", "http://127.0.0.1:1/v1"):
+        assert await choose_target({"OPENAI_BASE_URL": address}) == LOCAL
+
+
+@pytest.mark.parametrize(
+    ("listed", "chosen"),
+    [
+        (["claude-opus-9", "claude-haiku-5-5", "claude-haiku-6"], "claude-haiku-5-5"),
+        (["gpt-4", "claude-haiku-4-5-20251001", "claude-haiku-6-1"], "claude-haiku-6-1"),
+        (["gpt-4", "claude-3-opus-20240229", "claude-3-5-sonnet"], "claude-3-5-sonnet"),
+        (["stand-in"], "stand-in"),
+        ([], "claude-haiku-5-5"),
+    ],
+)
+async def test_anthropic_alone_is_asked(api: FakeApi, listed: list[str], chosen: str) -> None:
+    """With only Anthropic's variables the panel goes there, to the newest of its small models."""
+    api.answers(MODELS, {"data": [{"type": "model", "id": name} for name in listed]})
+    environ = {"ANTHROPIC_BASE_URL": api.url, "ANTHROPIC_API_KEY": "sk"}
+    target = DemoTarget(provider="anthropic", model=chosen, hosted=True)
+    assert await choose_target(environ) == target
+    assert api.seen[0].headers["x-api-key"] == "sk"
+    assert api.seen[0].headers["anthropic-version"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "chosen"),
+    [
+        (["gemini-2.5-pro", "gemini-9.1-flash", "gemini-10.0-flash"], "gemini-10.0-flash"),
+        (["gemini-3.8-flash", "gemini-9.1-flash"], "gemini-3.8-flash"),
+        ([], "gemini-3.8-flash"),
+    ],
+)
+async def test_gemini_alone_is_asked(api: FakeApi, listed: list[str], chosen: str) -> None:
+    """With only Gemini's variables the panel goes there; Google lists resources, not IDs."""
+    api.answers("GET /v1beta/models", {"models": [{"name": f"models/{name}"} for name in listed]})
+    environ = {"GOOGLE_GEMINI_BASE_URL": api.url, "GEMINI_API_KEY": "k"}
+    target = DemoTarget(provider="gemini", model=chosen, hosted=True)
+    assert await choose_target(environ) == target
+    assert api.seen[0].headers["x-goog-api-key"] == "k"
+
+
+async def test_models_of_nobody_known_are_not_guessed_from(api: FakeApi) -> None:
+    """A server in a vendor's place that lists only strange names: the user names one."""
+    api.answers(MODELS, {"data": [{"id": "a"}, {"id": "b"}]})
+    with pytest.raises(Misused, match="EMPANEL_DEMO_MODEL"):
+        await choose_target({"ANTHROPIC_BASE_URL": api.url})
+
+
+async def test_a_table_of_the_users_is_asked(api: FakeApi, tmp_path: Path) -> None:
+    """The first provider of the user's file is asked when no vendor's variables are set."""
+    file = tmp_path / "providers.toml"
+    file.write_text(f'[providers.mine]\nbase_url = "{api.url}/v1"')
+    environ = {"EMPANEL_PROVIDERS": str(file)}
+    api.answers(MODELS, {"data": [{"id": "only"}]})
+    assert await choose_target(environ) == DemoTarget(provider="mine", model="only")
+    file.write_text(f'[providers.mine]\nbase_url = "{api.url}/none"')
+    with pytest.raises(Misused, match="does not list its models"):
+        await choose_target(environ)
+
+
+async def test_a_provider_without_its_key_is_told(tmp_path: Path) -> None:
+    """Settings that make no provider complete end the demo with a sentence."""
+    with pytest.raises(Misused, match="has its key"):
+        await choose_target({"ANTHROPIC_BASE_URL": "https://api.anthropic.com"})
+    with pytest.raises(Misused, match="OPENAI_BASE_URL"):
+        await choose_target({"OPENAI_BASE_URL": "nonsense"})

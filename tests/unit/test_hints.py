@@ -64,6 +64,18 @@ def test_retry_after(value: str, seconds: float | None) -> None:
         pytest.param({"retry-after-ms": "soon", "retry-after": "2"}, None, 2.0, id="bad-ms"),
         pytest.param({"retry-after": "2"}, gemini("34s"), 2.0, id="header-before-body"),
         pytest.param({"retry-after": "-1"}, gemini("34s"), 34.0, id="bad-header-then-body"),
+        pytest.param({"llm_provider-retry-after": "9"}, None, 9.0, id="litellm-hands-on"),
+        pytest.param({"llm_provider-retry-after-ms": "500"}, None, 0.5, id="litellm-hands-on-ms"),
+        pytest.param(
+            {"retry-after": "2", "llm_provider-retry-after-ms": "9000"}, None, 2.0, id="own-first"
+        ),
+        pytest.param({"retry-after": "6m0s"}, None, None, id="go-duration"),
+        pytest.param(
+            {"anthropic-ratelimit-tokens-reset": "2026-03-02T10:00:20Z"},
+            None,
+            None,
+            id="rfc-3339-reset",
+        ),
         pytest.param({}, gemini("600.5s"), 600.5, id="body"),
         pytest.param({}, [gemini("7s")], 7.0, id="body-in-a-list"),
         pytest.param({}, gemini("7"), None, id="no-unit"),
@@ -112,3 +124,10 @@ def test_should_retry(value: str, answer: bool | None) -> None:
     """`x-should-retry` is true, false, or not said."""
     assert read_should_retry({"x-should-retry": value}) is answer
     assert read_should_retry({}) is None
+    assert read_should_retry({"llm_provider-x-should-retry": value}) is answer
+
+
+def test_a_proxys_own_word_comes_first() -> None:
+    """What the proxy says about a retry wins over what it hands on."""
+    both = {"x-should-retry": "false", "llm_provider-x-should-retry": "true"}
+    assert read_should_retry(both) is False

@@ -1,6 +1,7 @@
 """Calls in flight, slots and waiting places of one process."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -143,6 +144,43 @@ async def test_a_shutdown_ends_the_waiting_for_a_slot() -> None:
         world.evaluator.services.inflight.ending.set()
         await task
     assert got == [False]
+
+
+async def busy(turns: int, ended: asyncio.Event) -> None:
+    """Work that fills so many turns of the loop."""
+    for _ in range(turns):
+        time.sleep(0.002)  # noqa: ASYNC251 - it is to block the loop
+        await asyncio.sleep(0)
+    ended.set()
+
+
+async def test_a_claim_begins_after_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the loop is busy no claim begins; afterwards all of them do."""
+    monkeypatch.setattr("functions.inflight.CALM_PATIENCE_SECONDS", 30.0)
+    world, ended, early = World(), asyncio.Event(), []
+    places = slots(world)
+
+    async def claim() -> None:
+        async with places.claiming():
+            early.append(not ended.is_set())
+
+    work = asyncio.create_task(busy(20, ended))
+    await asyncio.gather(*(claim() for _ in range(12)))
+    await work
+    assert early == [False] * 12
+
+
+async def test_a_claim_begins_at_last_in_a_loop_that_is_never_calm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Patience ends: a process that is always busy still takes new work."""
+    monkeypatch.setattr("functions.inflight.CALM_PATIENCE_SECONDS", 0.01)
+    ended = asyncio.Event()
+    work = asyncio.create_task(busy(1_000_000, ended))
+    async with slots(World()).claiming():
+        assert not ended.is_set()
+    work.cancel()
+    await asyncio.wait([work])
 
 
 async def test_waiting_places_are_few_and_come_back() -> None:

@@ -1,6 +1,7 @@
 """Repair: what it finds through timers, what it leaves alone, and what it costs."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from functions.core.errors import PublishFailed
 from functions.core.jobs import Job, JobState
 from functions.core.ports import Query, Update
 from functions.reconciliation import LONGEST_CHECK_FACTOR, RepairReport, repair, repair_once
+from tests.cases.scenes import replies
+from tests.faults.fakes import failure
 from tests.faults.invariants import broken
 from tests.faults.processes import Fate, Moment, Strike
 from tests.faults.world import World, submission
@@ -113,7 +116,7 @@ async def test_a_dead_holders_seat_is_woken_when_its_lease_has_run_out() -> None
     world.plan.always = {}
     world.clock.advance(29.0)
     assert (await world.repair()).counts == {}
-    world.clock.advance(1.0)
+    world.clock.advance(1.1)
     report = await world.repair()
     assert report.counts == {"woken": 1}
     assert "lease ran out" in report.repairs[0]["reason"]
@@ -162,14 +165,45 @@ async def test_a_failed_publish_is_in_the_report_and_comes_again() -> None:
     assert broken(world) == {}
 
 
-async def test_a_pass_ends_early_when_nothing_is_open() -> None:
-    """With no timer left a pass looks once; with open work it stays for most of its period."""
+@pytest.mark.parametrize("is_open", [False, True], ids=["nothing open", "a job open"])
+async def test_a_pass_stays_until_the_next_one_is_near(is_open: bool) -> None:
+    """It looks for all but the last seconds of its period, and at timers only with open work."""
     world = World()
-    assert (await repair(world.reconciler.services)).looks == 1
-    await lost(world, deadline_seconds=600)
+    if is_open:
+        await lost(world, deadline_seconds=600)
     report = await repair(world.reconciler.services)
-    assert report.looks > 10
-    assert 40.0 <= world.clock.monotonic() <= 48.0
+    assert report.looks == (29 if is_open else 1)
+    assert 54.0 <= world.clock.monotonic() <= 58.0
+
+
+@pytest.mark.parametrize("accepted_at", [1.0, 9.0, 47.0, 53.0, 59.0])
+@pytest.mark.parametrize("hint_seconds", [11.0, 27.0, 61.0])
+async def test_a_long_retry_is_published_within_seconds_of_its_time(
+    accepted_at: float, hint_seconds: float
+) -> None:
+    """Whenever in its period a job comes, its retry goes out at most five seconds late."""
+    world = World()
+    replies(world, failure("rate_limited", http_status=429, hint_seconds=hint_seconds))
+    passes = asyncio.create_task(scheduled(world))
+    await world.clock.sleep(accepted_at)
+    job = await world.submit(submission())
+    await world.deliver_all()
+    [first] = world.evaluations().values()
+    assert first.due_at is not None
+    while not world.collect():
+        await world.clock.sleep(0.25)
+    late_seconds = (world.clock.now() - first.due_at).total_seconds()
+    assert 0 <= late_seconds <= 5.0
+    await world.deliver_all()
+    passes.cancel()
+    assert world.jobs()[job.id].state is JobState.SUCCEEDED
+
+
+async def scheduled(world: World) -> None:
+    """Run repair once a minute, as the scheduler does: never two passes at once."""
+    for minute in itertools.count(1):
+        await repair(world.reconciler.services)
+        await world.clock.sleep(60.0 * minute - world.clock.monotonic())
 
 
 async def test_a_pass_publishes_a_retry_when_it_is_due() -> None:

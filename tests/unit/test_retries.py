@@ -1,6 +1,7 @@
 """The retry decision: which codes are asked again, how often, and not before when."""
 
 import math
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,8 @@ from functions.core.retries import (
 )
 from functions.core.verdicts import CallFailure
 
+NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+
 
 def decided(
     code: str,
@@ -29,6 +32,8 @@ def decided(
     sent: bool = True,
     hint: float | None = None,
     should_retry: bool | None = None,
+    until: datetime | None = None,
+    most_retries: int | None = None,
 ) -> RetryDecision:
     """Return the decision for a failure of a job with four attempts."""
     failure = CallFailure(
@@ -38,9 +43,16 @@ def decided(
         sent=sent,
         hint_seconds=hint,
         should_retry=should_retry,
+        until=until,
+        most_retries=most_retries,
     )
     return decide(
-        failure, attempt=attempt, max_attempts=4, invalid_outputs=invalid_outputs, jitter=jitter
+        failure,
+        now=NOW,
+        attempt=attempt,
+        max_attempts=4,
+        invalid_outputs=invalid_outputs,
+        jitter=jitter,
     )
 
 
@@ -107,7 +119,32 @@ def test_a05_a_wait_of_more_than_a_day_is_a_quota(code: str) -> None:
     over = decided(code, hint=86_401)
     assert (over.outcome, over.retry, over.code) == (Outcome.PERMANENT, False, "quota_exhausted")
     assert "86401 s" in over.reason
+    assert over.until == NOW + timedelta(seconds=86_401)
+    assert "free again at 2026-11-30T12:00:01Z" in over.reason
     assert decided(code, hint=86_400).wait_seconds >= 86_400
+
+
+@pytest.mark.parametrize("hint", [1e12, 1e300])
+def test_a03_a_wait_beyond_the_calendar_is_a_quota_without_a_time(hint: float) -> None:
+    """A hint that no calendar can hold ends the seat like any other of more than a day."""
+    decision = decided("rate_limited", hint=hint)
+    assert (decision.code, decision.until) == ("quota_exhausted", None)
+
+
+def test_a07_a_used_up_quota_says_until_when() -> None:
+    """The time from which a quota is free again is in the decision and in its reason."""
+    until = NOW + timedelta(hours=20)
+    decision = decided("quota_exhausted", until=until)
+    assert (decision.code, decision.until) == ("quota_exhausted", until)
+    assert decision.reason == "said; free again at 2026-11-30T08:00:00Z"
+
+
+def test_the_vendors_advice_bounds_the_retries() -> None:
+    """Two retries advised: the third attempt is the last, though four are allowed."""
+    ends = [decided("rate_limited", attempt=n, most_retries=2) for n in (1, 2, 3)]
+    assert [end.retry for end in ends] == [True, True, False]
+    assert ends[-1].code == "attempts_exhausted"
+    assert ends[-1].reason.startswith("3 attempts spent, the last ended rate_limited")
 
 
 def test_the_provider_may_forbid_a_retry() -> None:
@@ -144,7 +181,7 @@ def test_chance_only_lengthens(hint: float | None, attempt: int, jitter: float) 
     """Every wait is finite, not below its floor, and at most a quarter or 30 s above it."""
     failure = CallFailure(code="overloaded", message="m", http_status=503, hint_seconds=hint)
     decision = decide(
-        failure, attempt=attempt, max_attempts=10**7, invalid_outputs=0, jitter=jitter
+        failure, now=NOW, attempt=attempt, max_attempts=10**7, invalid_outputs=0, jitter=jitter
     )
     if not decision.retry:
         assert hint is not None

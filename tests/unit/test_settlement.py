@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from functions.core.documents import job_path, seat_path, stop_path, terminal_path
+from functions.core.documents import (
+    job_path,
+    notification_path,
+    seat_path,
+    stop_path,
+    terminal_path,
+)
 from functions.core.errors import LedgerUnavailable
 from functions.core.jobs import Job, JobState, Outcome, SeatError, SeatState, Totals, Usage
 from functions.core.ports import Update
@@ -97,15 +103,16 @@ async def test_many_closers_close_once() -> None:
     assert sum(c.collection == "terminals" for c in world.ledger.history) == 1
 
 
-async def test_record_and_head_change_in_one_commit() -> None:
-    """No reader sees a terminal record beside an open head."""
+async def test_record_head_and_notification_change_in_one_commit() -> None:
+    """No reader sees a terminal record beside an open head, or without its notification."""
     world = World()
     job = await accepted(world, seats=1)
     await end_seat(world, job, 0)
     await close_if_ended(world.evaluator.services, job)
-    record, head = world.ledger.history[-2:]
+    record, told, head = world.ledger.history[-3:]
     assert (record.path, head.path) == (terminal_path(job.id, 1), job_path(job.id))
-    assert record.at == head.at
+    assert told.path == notification_path(job.decision_id, 1)
+    assert record.at == told.at == head.at
 
 
 async def test_a_stop_closes_what_is_open_and_leaves_a_marker() -> None:
@@ -159,9 +166,9 @@ async def test_an_ambiguous_close_by_another_is_not_mine() -> None:
     world = World()
     job = await accepted(world, seats=1)
     services, now = world.evaluator.services, world.clock.now()
-    await close_run(services, job, JobState.CANCELED, "other", [], now, open_seats=True)
+    await close_run(services, job, JobState.CANCELED, "other", [], now, stopped=JobState.CANCELED)
     unsteady(world, "lost")
-    assert not await close_run(services, job, JobState.EXPIRED, "mine", [], now, open_seats=True)
+    assert not await close_run(services, job, JobState.EXPIRED, "mine", [], now, stopped=JobState.EXPIRED)
 
 
 async def test_a_job_is_marked_running_once_and_never_when_closed() -> None:

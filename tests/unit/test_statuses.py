@@ -127,7 +127,7 @@ async def test_a_failed_seat_shows_its_error_and_its_attempts() -> None:
     assert (attempt["seat"], attempt["number"], attempt["run"]) == ("fake/m0", 1, 1)
     assert (attempt["outcome"], attempt["http_status"]) == ("permanent", 429)
     assert attempt["provider_request_id"] == "req_9"
-    assert attempt["cost_usd"] is None
+    assert attempt["cost_usd"] == 0.0  # turned away: nothing was generated
 
 
 async def test_seats_of_a_stopped_run_show_its_end_before_they_have_records() -> None:

@@ -1,7 +1,8 @@
 """The messages that are sent: writes with preconditions, reads, and queries."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any
 
 from google.cloud.firestore_v1.field_path import FieldPath
 from google.cloud.firestore_v1.types import (
@@ -25,49 +26,39 @@ _OPERATORS = {
     ">=": StructuredQuery.FieldFilter.Operator.GREATER_THAN_OR_EQUAL,
     "array_contains": StructuredQuery.FieldFilter.Operator.ARRAY_CONTAINS,
 }
-R = TypeVar(
-    "R", CommitRequest, BatchGetDocumentsRequest, RunQueryRequest, RunAggregationQueryRequest
-)
 _ID_FIELD = "__name__"
 _REQUEST_TIME = DocumentTransform.FieldTransform.ServerValue.REQUEST_TIME
 
 
-def commit_request(database: str, writes: Sequence[Write]) -> CommitRequest:
+def commit_request(database: str, writes: Sequence[Write]) -> Any:
     """Return one commit of all writes."""
     message = CommitRequest.pb()(database=database)
     for write in writes:
         _fill_write(message.writes.add(), f"{database}/documents", write)
-    return _wrapped(CommitRequest, message)
+    return message
 
 
-def batch_get_request(database: str, paths: Iterable[str]) -> BatchGetDocumentsRequest:
+def batch_get_request(database: str, paths: Iterable[str]) -> Any:
     """Return a read of documents."""
-    message = BatchGetDocumentsRequest.pb()(
+    return BatchGetDocumentsRequest.pb()(
         database=database, documents=[f"{database}/documents/{path}" for path in paths]
     )
-    return _wrapped(BatchGetDocumentsRequest, message)
 
 
-def query_request(root: str, query: Query) -> RunQueryRequest:
+def query_request(root: str, query: Query) -> Any:
     """Return the request for the documents of a query."""
     message = RunQueryRequest.pb()(parent=_parent(root, query))
     _fill_query(message.structured_query, root, query)
-    return _wrapped(RunQueryRequest, message)
+    return message
 
 
-def count_request(root: str, query: Query) -> RunAggregationQueryRequest:
+def count_request(root: str, query: Query) -> Any:
     """Return the request for the number of documents of a query, under the alias `count`."""
     message = RunAggregationQueryRequest.pb()(parent=_parent(root, query))
     aggregation = message.structured_aggregation_query
     _fill_query(aggregation.structured_query, root, query)
     aggregation.aggregations.add(alias="count").count.SetInParent()
-    return _wrapped(RunAggregationQueryRequest, message)
-
-
-def _wrapped(kind: type[R], message: Any) -> R:
-    """Hand a message to the generated client without a copy."""
-    wrapped: R = kind.wrap(message)
-    return wrapped
+    return message
 
 
 def _fill_write(message: Any, root: str, write: Write) -> None:
@@ -103,6 +94,7 @@ def _fill_fields(message: Any, fields: Mapping[str, Any]) -> None:
             )
 
 
+@lru_cache(maxsize=256)  # the names of our fields, over and over
 def _quoted(name: str) -> str:
     return FieldPath(name).to_api_repr()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from functions.adapters.values import check_object_size
 from functions.core.errors import ObjectMissing
-from functions.core.ports import StoredObject
+from functions.core.ports import ObjectPage, StoredObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,8 @@ class _Object:
 class MemoryObjects:
     """An `Objects` of one process. No write path replaces an object."""
 
-    def __init__(self, bucket: str = "empanel-memory") -> None:
+    def __init__(self, bucket: str = "empanel-memory", *, page_size: int = 1000) -> None:
+        self.page_size = page_size
         self._bucket = bucket
         self._objects: dict[str, _Object] = {}
         self._generation = 0
@@ -64,6 +65,23 @@ class MemoryObjects:
         if found is None or generation not in (None, found.stored.generation):
             raise ObjectMissing(self.uri(name))
         return found.data
+
+    async def list_page(self, prefix: str, *, page: str | None = None) -> ObjectPage:
+        """Return the objects whose names begin with `prefix`, at most `page_size` a page."""
+        await asyncio.sleep(0)
+        names = [n for n in self.names() if n.startswith(prefix) and (page is None or n > page)]
+        shown = names[: self.page_size]
+        found = tuple(_copy(self._objects[name].stored) for name in shown)
+        return ObjectPage(objects=found, next_page=shown[-1] if len(names) > len(shown) else None)
+
+    async def delete(self, name: str, generation: int) -> bool:
+        """Delete one generation of an object; False when it is not there any more."""
+        await asyncio.sleep(0)
+        found = self._objects.get(name)
+        if found is None or found.stored.generation != generation:
+            return False
+        del self._objects[name]
+        return True
 
     async def aclose(self) -> None:
         """Do nothing: there is no connection."""

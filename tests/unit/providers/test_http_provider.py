@@ -7,6 +7,8 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -316,3 +318,86 @@ def test_each_loop_gets_its_own_client() -> None:
 
     assert isinstance(asyncio.run(ask()), ProviderAnswer)
     assert asyncio.run(ask_again()).code == "connection_error"
+
+
+def _sent_headers(request: bytes) -> list[tuple[str, str]]:
+    """Return the headers of a request as it came, names in lower case."""
+    lines = request.partition(b"\r\n\r\n")[0].decode().split("\r\n")[1:]
+    return [(name.lower(), text.strip()) for name, _, text in (x.partition(":") for x in lines)]
+
+
+async def test_a33_the_attempts_key_goes_out_where_the_endpoint_names_a_header() -> None:
+    """The key is visible at the server under the configured name, the same at every sending."""
+    keyed = replace(QUESTION, attempt_key="att_1")
+    async with serving(answering(GOOD)) as server:
+        endpoint = Endpoint(name="loop", base_url=server.url, idempotency_header="Idempotency-Key")
+        client = HttpProvider(endpoint, chat)
+        for question in (keyed, keyed, QUESTION):
+            await client.call(question)
+        await client.aclose()
+        sent = [dict(_sent_headers(request)).get("idempotency-key") for request in server.requests]
+        assert sent == ["att_1", "att_1", None]
+
+
+async def test_a33_no_header_no_key() -> None:
+    """An endpoint that names no header is sent no key, under any name."""
+    async with provider(answering(GOOD)) as (client, server):
+        await client.call(replace(QUESTION, attempt_key="att_1"))
+        assert b"att_1" not in server.requests[0]
+
+
+async def test_fixed_headers_go_along_each_name_once() -> None:
+    """The endpoint's headers replace the dialect's, in any case, and never the credential."""
+    headers = {"ACCEPT": "application/vnd.x+json", "X-Org": "o-1", "AUTHORIZATION": "Bearer other"}
+    async with serving(answering(GOOD)) as server:
+        endpoint = Endpoint(name="loop", base_url=server.url, api_key=KEY, headers=headers)
+        client = HttpProvider(endpoint, chat)
+        await client.call(QUESTION)
+        await client.aclose()
+        sent = _sent_headers(server.requests[0])
+        assert len(dict(sent)) == len(sent)
+        assert dict(sent)["accept"] == "application/vnd.x+json"
+        assert dict(sent)["x-org"] == "o-1"
+        assert dict(sent)["authorization"] == f"Bearer {KEY}"
+
+
+async def test_no_cookie_is_kept() -> None:
+    """What a server sets with one call does not travel with the next one."""
+    setting = response(COMPLETION, headers="set-cookie: session=abc; Path=/\r\n")
+    async with serving(answering(setting)) as server:
+        url = server.url.replace("127.0.0.1", "localhost")  # cookie jars distrust bare addresses
+        client = HttpProvider(Endpoint(name="loop", base_url=url), chat)
+        await client.call(QUESTION)
+        await client.call(QUESTION)
+        await client.aclose()
+        assert b"abc" not in server.requests[1]
+
+
+async def test_endless_headers_are_cut_off() -> None:
+    """The limit holds before the body as well: the answer is lost, the connection closed."""
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nx-long: ")
+        while True:
+            writer.write(b"x" * 0x8000)
+            await writer.drain()
+
+    async with provider(flood) as (client, server):
+        failure = await failed(client)
+        assert (failure.code, failure.sent, failure.http_status) == ("connection_error", True, None)
+        await asyncio.wait_for(server.left.wait(), 2)
+
+
+@pytest.mark.parametrize(
+    "other", [{"api_key": "k-2"}, {"base_url": "http://g/v1"}, {"headers": {"x-org": "o-2"}}]
+)
+def test_what_a_hint_pauses(other: dict[str, Any]) -> None:
+    """A hint pauses those with the same address, key and fixed headers; the name shows no key."""
+    same: dict[str, Any] = {"base_url": "http://h/v1", "api_key": KEY, "headers": {"x-org": "o-1"}}
+
+    def scope(**options: Any) -> str:
+        return HttpProvider(Endpoint(name="p", **{**same, **options}), chat).pause_scope
+
+    assert scope() == scope()
+    assert scope() != scope(**other)
+    assert KEY not in scope()

@@ -1,0 +1,258 @@
+"""The runs of a window, one by one: how each ended, and what it should have left behind.
+
+The scan goes over the jobs by their IDs, without an order over any field, so that no document is
+left out because it lacks one. What cannot be read is counted and listed as malformed.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from functions.audit_outputs import WindowObjects, compare_outputs
+from functions.core.audits import Findings, OpenRun
+from functions.core.documents import (
+    from_snapshot,
+    job_path,
+    seat_path,
+    terminal_path,
+)
+from functions.core.errors import UnreadableRecord
+from functions.core.jobs import Job, JobState, SeatRecord, SeatState, Terminal
+from functions.core.money import usd
+from functions.core.ports import Query, Snapshot
+from functions.core.windows import Line, is_off
+from functions.incidents import escalation_seconds
+from functions.services import Services
+from functions.settlement import run_attempts, seat_outcome, total
+
+R = TypeVar("R", Job, Terminal)
+PAGE = 300
+LATE_AFTER = timedelta(minutes=5)  # past its deadline; repair expires a run within one
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSeen:
+    """A run as read: its job, and its terminal record if it has one."""
+
+    job: Job
+    run: int
+    terminal: Terminal | None
+
+    @property
+    def state(self) -> str:
+        """The state it is counted in. A head that claims an end without its record counts open."""
+        if self.terminal is not None:
+            return self.terminal.state.value
+        started = self.job.state is not JobState.ACCEPTED or self.run < self.job.run
+        return (JobState.RUNNING if started else JobState.ACCEPTED).value
+
+
+async def pages_of_runs(
+    services: Services, findings: Findings, tenant: str, window: str
+) -> AsyncIterator[list[RunSeen]]:
+    """Yield the runs asked for in the window, page by page: first runs, then replays.
+
+    Raises:
+        LedgerUnavailable: a page failed.
+    """
+    async for page in _pages(services, "jobs", tenant, window):
+        yield await read_runs(services, findings, [(found, 1) for found in page])
+    async for page in _pages(services, "runs", tenant, window):
+        named = [found.id.rpartition(".") for found in page]
+        jobs = await services.ledger.get(*(job_path(job) for job, _, _ in named)) if named else []
+        runs = [int(run) if run.isdigit() else 0 for _, _, run in named]
+        yield await read_runs(services, findings, list(zip(jobs, runs, strict=True)))
+
+
+async def _pages(
+    services: Services, collection: str, tenant: str, window: str
+) -> AsyncIterator[list[Snapshot]]:
+    where = (("tenant", "==", tenant), ("window", "==", window))
+    after = None
+    while True:
+        query = Query(collection=collection, where=where, limit=PAGE, after=after)
+        page = await services.ledger.query(query)
+        if page:
+            yield page
+        if len(page) < PAGE:
+            return
+        after = (None, page[-1].id)
+
+
+async def read_runs(
+    services: Services, findings: Findings, found: Sequence[tuple[Snapshot, int]]
+) -> list[RunSeen]:
+    """Return the runs whose records can be read; count and list the others as malformed.
+
+    Raises:
+        LedgerUnavailable: no answer.
+    """
+    jobs: list[tuple[Job, int]] = []
+    for snapshot, run in found:
+        job = _readable(Job, snapshot, findings)
+        if job is not None:
+            jobs.append((job, run))
+    if not jobs:
+        return []
+    paths = [terminal_path(job.id, run) for job, run in jobs]
+    runs = []
+    for (job, run), snapshot in zip(jobs, await services.ledger.get(*paths), strict=True):
+        terminal = _readable(Terminal, snapshot, findings) if snapshot.exists else None
+        if terminal is not None or not snapshot.exists:
+            runs.append(RunSeen(job=job, run=run, terminal=terminal))
+    return runs
+
+
+def _readable(kind: type[R], snapshot: Snapshot, findings: Findings) -> R | None:
+    try:
+        record = from_snapshot(kind, snapshot)
+    except UnreadableRecord:
+        record = None
+    if record is None:
+        findings.malformed.append(snapshot.path)
+        state = (snapshot.data or {}).get("state")
+        known = state if state in findings.counts else JobState.RUNNING.value
+        findings.counts[known] += 1
+    return record
+
+
+async def examine(
+    services: Services,
+    findings: Findings,
+    objects: WindowObjects,
+    runs: Sequence[RunSeen],
+    now: datetime,
+) -> list[Line]:
+    """Count the runs and note their gaps; return the lines of those that have ended.
+
+    Raises:
+        LedgerUnavailable, ObjectsUnavailable: not everything could be looked at.
+        UnreadableRecord: a seat's record cannot be read.
+    """
+    lines = []
+    for seen in runs:
+        findings.counts[seen.state] += 1
+        if seen.run == seen.job.run and is_off(seen.job.run_window, seen.job.run_at):
+            findings.off_window.append(seen.job.id)
+        if seen.terminal is None:
+            note_open(findings, seen, now)
+            await _open_outputs(services, findings, objects, seen)
+            continue
+        findings.purged += seen.job.purged_at is not None
+        await compare_outputs(objects, findings, seen.job, seen.run, seen.terminal.seats)
+        lines.append(line_of(seen.terminal))
+    await _seat_records(services, findings, runs)
+    return lines
+
+
+async def _open_outputs(
+    services: Services, findings: Findings, objects: WindowObjects, seen: RunSeen
+) -> None:
+    """Compare what the seats of a run without a terminal record have brought so far."""
+    job = seen.job
+    paths = [seat_path(job.id, seen.run, index) for index in range(len(job.seats))]
+    found = [from_snapshot(SeatRecord, doc) for doc in await services.ledger.get(*paths)]
+    records = [record for record in found if record is not None]
+    outcomes = [
+        seat_outcome(job.seats[record.index], record, None) for record in records
+    ]
+    await compare_outputs(objects, findings, job, seen.run, outcomes)
+
+
+def line_of(terminal: Terminal) -> Line:
+    """Return what the window's seal remembers of an ended run."""
+    return Line(
+        job=terminal.job,
+        run=terminal.run,
+        state=terminal.state.value,
+        decision=terminal.decision_id,
+        outputs=tuple(outcome.sha256 or "" for outcome in terminal.seats),
+    )
+
+
+def note_open(findings: Findings, seen: RunSeen, now: datetime) -> None:
+    """Note a run without a terminal record; past its time, or claiming an end, it is a gap."""
+    job = seen.job
+    findings.open.append(OpenRun(job=job.id, run=seen.run, state=seen.state))
+    claims_end = job.state.is_terminal or seen.run < job.run
+    expected_at = job.deadline_at + LATE_AFTER
+    if not claims_end and now < expected_at:
+        return
+    findings.missing_terminal.append(job.id)
+    escalate_at = expected_at + timedelta(seconds=escalation_seconds("aged_gap"))
+    findings.aged.append(
+        {
+            "job_id": job.id,
+            "run": seen.run,
+            "age_seconds": round((now - job.run_at).total_seconds()),
+            "owner": job.owner,
+            "escalate_at": escalate_at.isoformat().replace("+00:00", "Z"),
+        }
+    )
+
+
+async def _seat_records(services: Services, findings: Findings, runs: Sequence[RunSeen]) -> None:
+    """Read the records of failed seats, which must be there, and of runs that were stopped.
+
+    A stopped run's terminal record is older than the ends of its last calls, so its attempts are
+    counted from its seats.
+    """
+    wanted: list[tuple[Terminal, int]] = []
+    owners = {seen.job.id: seen.job.owner for seen in runs}
+    for terminal in (seen.terminal for seen in runs if seen.terminal is not None):
+        stopped = terminal.stop is not None
+        if not stopped:
+            _add(findings, terminal.totals.requests, terminal.totals.cost_usd)
+        wanted += [
+            (terminal, index)
+            for index, outcome in enumerate(terminal.seats)
+            if stopped or outcome.state is SeatState.FAILED
+        ]
+    while wanted:
+        some, wanted = wanted[:PAGE], wanted[PAGE:]
+        paths = [seat_path(terminal.job, terminal.run, index) for terminal, index in some]
+        found = await services.ledger.get(*paths)
+        for (terminal, index), snapshot in zip(some, found, strict=True):
+            record = from_snapshot(SeatRecord, snapshot)
+            _note_seat(findings, terminal, index, record, owners[terminal.job])
+
+
+def _note_seat(
+    findings: Findings, terminal: Terminal, index: int, record: SeatRecord | None, owner: str
+) -> None:
+    outcome = terminal.seats[index]
+    if record is None:
+        if outcome.state is SeatState.FAILED:
+            entry = {"job_id": terminal.job, "run": terminal.run, "index": index, "owner": owner}
+            findings.missing_failure.append(entry | {"seat": outcome.seat})
+    elif terminal.stop is not None:
+        used = total(run_attempts([record]))
+        _add(findings, used.requests, used.cost_usd)
+
+
+def _add(findings: Findings, requests: int, cost_usd: float | None) -> None:
+    findings.attempts += requests
+    findings.unknown_costs += cost_usd is None
+    findings.known_usd = usd(findings.known_usd + (cost_usd or 0.0))
+
+
+async def read_repairs(services: Services, tenant: str, window: str) -> list[dict[str, object]]:
+    """Return the repairs on record for runs of the window, oldest first.
+
+    Raises:
+        LedgerUnavailable: no answer.
+    """
+    query = Query(collection="repairs", where=(("tenant", "==", tenant), ("window", "==", window)))
+    found = await services.ledger.query(query)
+    repairs = [doc.data or {} for doc in found]
+    repairs.sort(key=lambda repair: (repair["at"], repair["job"]))
+    return [
+        {
+            "kind": repair["kind"],
+            "job_id": repair["job"],
+            "at": repair["at"].isoformat().replace("+00:00", "Z"),
+            "reason": repair["reason"],
+        }
+        for repair in repairs
+    ]

@@ -1,0 +1,32 @@
+"""What people did by hand, on record: who, what, and about which job.
+
+The entry goes into the commit of the deed itself, so that neither is there without the other.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from functions.core.jobs import SCHEMA_VERSION
+from functions.core.ports import SERVER_TIME, Create
+from functions.services import Services
+
+
+def log_entry(
+    services: Services, *, tenant: str, who: str, what: str, job: str | None = None, **facts: Any
+) -> Create:
+    """Return the write that records a deed; `who` is the name of the caller's key.
+
+    `facts` are plain values: identities and states, never contents.
+    """
+    data: dict[str, Any] = {
+        "v": SCHEMA_VERSION,
+        "tenant": tenant,
+        "who": who,
+        "what": what,
+        "job": job,
+        "at": SERVER_TIME,
+        "expire_at": services.clock.now() + timedelta(days=services.settings.retention_days),
+        **facts,
+    }
+    present = {name: value for name, value in data.items() if value is not None}
+    return Create(path=f"operator_log/{services.new_id()}", data=present)

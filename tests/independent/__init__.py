@@ -1,0 +1,1 @@
+"""Servers that nobody here wrote, asked through our own providers: `make independent`."""
