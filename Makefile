@@ -11,7 +11,9 @@ PIP_INSTALL := $(RUN) $(PIP)
 INDEPENDENT := tests/independent
 INDEPENDENT_STAMPS := $(INDEPENDENT)/.venv/set-up $(INDEPENDENT)/node_modules/set-up
 
-.PHONY: help setup demo up test test-long independent independent-servers lint
+BENCHES := pool
+
+.PHONY: help setup demo up test test-long independent independent-servers bench lint lint-deployment check-infra
 
 help:
 	@echo "make demo    run the jobs in examples/ on a local stack of their own (KEEP=1 keeps it up)"
@@ -19,7 +21,9 @@ help:
 	@echo "make test    run all tests (ARGS= goes to pytest)"
 	@echo "make test-long  the same and the long ones: outages, retries of half a minute"
 	@echo "make independent  the tests against servers that others wrote (llmock, aimock)"
+	@echo "make bench   measure what calls cost, as ratios to a floor of the same run"
 	@echo "make lint    check style, types, import rules, build file and infrastructure"
+	@echo "make check-infra  Terraform's own checks; downloads its provider"
 	@echo "make setup   install what these need into $(VENV)/"
 
 setup: $(STAMP)
@@ -31,7 +35,7 @@ up: $(STAMP)
 	@$(RUN) -m infra.local up --port $(PORT)
 
 test: $(STAMP) independent-servers
-	$(RUN) -m pytest $(ARGS)
+	$(RUN) -m tests $(ARGS)
 
 test-long: $(STAMP) independent-servers
 	$(RUN) -m pytest -m "long or not long" $(ARGS)
@@ -45,12 +49,26 @@ independent-servers:
 	@$(MAKE) --silent --no-print-directory --keep-going $(INDEPENDENT_STAMPS) || \
 	  echo "An independent server could not be installed: its tests are skipped." >&2
 
+bench: $(STAMP)
+	@for bench in $(BENCHES); do $(RUN) -m tests.bench.$$bench || exit 1; done
+
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.cloudbuild cloudbuild.yaml
+	@$(MAKE) --silent --no-print-directory lint-deployment
+
+# Style only: the rest needs Terraform's provider, which `make check-infra` downloads.
+lint-deployment:
+	@if command -v terraform >/dev/null; then terraform fmt -check -recursive -diff infra; \
+	  else echo "Terraform is not installed: the style of infra/ is not checked." >&2; fi
+	@if [ -x $(VENV)/bin/hadolint ]; then $(VENV)/bin/hadolint Dockerfile; \
+	  else echo "hadolint is not installed: the Dockerfile is not checked." >&2; fi
+
+check-infra:
+	cd infra && terraform init -backend=false -input=false && terraform validate && terraform test
 
 # Done again only when a lock file has changed.
 $(STAMP): $(LOCKS)

@@ -23,6 +23,7 @@ from functions.core.prompts import PROMPT_DIGEST
 from functions.core.submissions import Submission
 from functions.dispatch import start
 from functions.inputs import inline_inputs, store_inputs
+from functions.open_seats import TooManyOpen
 from functions.services import Services
 from functions.tenant_days import DaySpent, commit_reserved, ensure_room, wanted_day
 from functions.worst_cases import CostRefused, check_cost, priced
@@ -58,15 +59,16 @@ async def accept(services: Services, submission: Submission) -> Acceptance:
     Raises:
         IdempotencyConflict: the identity belongs to another request.
         CostRefused: a cap on cost could not be kept; nothing is stored.
-        DaySpent: the tenant's day has no room; nothing is recorded.
+        DaySpent, TooManyOpen: the tenant has no room; nothing is recorded.
         LedgerUnavailable, ObjectsUnavailable: nothing certain is recorded; ask again.
     """
     draft = _reserving(services, draft_job(services, submission), submission)
     try:
         check_cost(services, draft)
-        await ensure_room(services, draft.tenant, draft.day)
-        acceptance = await _store(services, draft, submission)
-    except (CostRefused, DaySpent):
+        async with services.open_seats.room(draft.tenant, len(draft.seats)):
+            await ensure_room(services, draft.tenant, draft.day)
+            acceptance = await _store(services, draft, submission)
+    except (CostRefused, DaySpent, TooManyOpen):
         if (known := await _known(services, draft)) is None:
             raise
         return known
@@ -133,6 +135,7 @@ def draft_job(services: Services, submission: Submission) -> Job:
         check_at=first_check(services, now, submission.policy.deadline_seconds),
         check_seconds=int(services.settings.repair_seconds),
         shard=shard_of(identity),
+        open_seats=len(submission.seats),
     )
 
 

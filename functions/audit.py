@@ -5,8 +5,7 @@ never clean. A window that is over is scanned once; later audits look only at wh
 Once everything is, the window is sealed. Sealed windows are sampled: a change is an incident.
 """
 
-import random
-from collections.abc import AsyncIterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,26 +14,31 @@ from functions import telemetry
 from functions.audit_gaps import look_again, report_incidents, still_unresolved
 from functions.audit_notifications import check_notifications
 from functions.audit_outputs import WindowObjects, find_orphans
-from functions.audit_reports import (
-    read_chunk,
-    read_report,
-    record_report,
-    update_window,
-    write_chunk,
+from functions.audit_reports import read_report, record_report, update_window, write_chunk
+from functions.audit_runs import examine, pages_of_runs, read_repairs
+from functions.audit_seals import sample_sealed, seal
+from functions.core.audits import SHOWN, Findings, error_text
+from functions.core.documents import from_snapshot
+from functions.core.errors import (
+    EmpanelError,
+    ObjectMissing,
+    ObjectsUnavailable,
+    UnreadableRecord,
 )
-from functions.audit_runs import examine, line_of, pages_of_runs, read_repairs
-from functions.core.audits import Findings
-from functions.core.documents import from_snapshot, job_path, terminal_path
-from functions.core.errors import EmpanelError, ObjectsUnavailable
-from functions.core.jobs import Terminal
 from functions.core.ports import Query, Snapshot
-from functions.core.windows import Line, Phase, Window, is_closed, seal_digest, window_start
+from functions.core.windows import Phase, Window, is_closed, window_start
 from functions.incidents import open_incident
+from functions.paging import pages
 from functions.services import Services
 
 PAGE = 100
-SAMPLED_WINDOWS = 3
-SAMPLED_RUNS = 5
+# What the audit's queries look for, with the least value of its type: a query by a field finds no
+# document that lacks it.
+LOOKED_FOR: Mapping[str, Mapping[str, str | bool]] = {
+    "jobs": {"tenant": "", "window": ""},
+    "runs": {"tenant": "", "window": ""},
+    "windows": {"tenant": "", "window": "", "sealed": False},
+}
 UNSEALED_SHARE = 0.8  # of the retention; past it an unsealed window is an incident
 
 
@@ -72,28 +76,17 @@ async def audit(services: Services) -> AuditPass:
     """
     result = AuditPass()
     try:
-        async for found in _unsealed(services):
-            await _audit_found(services, result, found)
+        unsealed = Query(collection="windows", where=(("sealed", "==", False),))
+        async for page in pages(services.ledger, unsealed, PAGE):
+            for found in page:
+                await _audit_found(services, result, found)
         await _check_totals(services, result)
-        await _sample(services, result)
+        async for name in sample_sealed(services, result.sealed):
+            result.sampled.append(name)
     except EmpanelError as exc:
-        result.errors.append(_text(exc))
+        result.errors.append(error_text(exc))
         telemetry.error("audit incomplete", exc=exc)
     return result
-
-
-async def _unsealed(services: Services) -> AsyncIterator[Snapshot]:
-    after = None
-    while True:
-        query = Query(
-            collection="windows", where=(("sealed", "==", False),), limit=PAGE, after=after
-        )
-        page = await services.ledger.query(query)
-        for found in page:
-            yield found
-        if len(page) < PAGE:
-            return
-        after = (None, page[-1].id)
 
 
 async def _audit_found(services: Services, result: AuditPass, found: Snapshot) -> None:
@@ -103,7 +96,7 @@ async def _audit_found(services: Services, result: AuditPass, found: Snapshot) -
         if window is not None:
             await audit_window(services, result, found, window)
     except EmpanelError as exc:
-        result.errors.append(f"{found.path}: {_text(exc)}")
+        result.errors.append(f"{found.path}: {error_text(exc)}")
         telemetry.error("window not audited", exc=exc, path=found.path)
 
 
@@ -117,20 +110,32 @@ async def audit_window(
     if findings.complete and closed:
         head["phase"] = Phase.SCANNED
         if not findings.open and not await still_unresolved(services, window, findings):
-            head |= await _seal(services, window, findings)
+            head |= await seal(services, window, findings)
     await _alarm_when_late(services, window, found.read_time, sealed="digest" in head)
     await report_incidents(services, window, findings)
-    try:
-        recorded = await record_report(services, found, window, findings, **head)
-    except ObjectsUnavailable as exc:
-        findings.errors.append(_text(exc))
-        incomplete = replace(
-            window, complete=False, audited_at=services.clock.now(), view=findings.view()
-        )
-        recorded = await update_window(services, found, window, incomplete)
+    recorded = await _put_on_record(services, found, window, findings, head)
     if recorded and "digest" in head:
-        result.sealed.append(_name(window))
+        result.sealed.append(window.name)
     result.windows.append(_summary(window, findings, sealed=recorded and "digest" in head))
+
+
+async def _put_on_record(
+    services: Services, found: Snapshot, window: Window, findings: Findings, head: dict[str, Any]
+) -> bool:
+    """Store the report; say whether it is on record.
+
+    A report that is the base of later audits is not replaced by one of what could not be looked at.
+    """
+    if findings.complete or window.phase is not Phase.SCANNED:
+        try:
+            return await record_report(services, found, window, findings, **head)
+        except ObjectsUnavailable as exc:
+            findings.errors.append(error_text(exc))
+            head = {"view": findings.view()}
+    else:
+        head = head | {"view": window.view | {"complete": False, "errors": findings.errors[:SHOWN]}}
+    incomplete = replace(window, complete=False, audited_at=services.clock.now(), **head)
+    return await update_window(services, found, window, incomplete)
 
 
 def _summary(window: Window, findings: Findings, *, sealed: bool) -> dict[str, Any]:
@@ -149,17 +154,31 @@ async def _look(services: Services, window: Window, now: datetime) -> Findings:
     """Return what is known of the window now; a failure is in its `errors`."""
     findings = Findings()
     try:
-        if window.phase is Phase.SCANNED and window.report is not None:
-            before = await read_report(services, window.report)
-            if not before.malformed:
-                return await look_again(services, window, before, now)
+        if now >= window.runs_expire_at:
+            findings.errors.append("its records have begun to expire: it can no longer be audited")
+            return findings
+        before = await _base(services, window)
+        if before is not None:
+            return await look_again(services, window, before, now)
         await scan(services, window, findings, now)
     except EmpanelError as exc:
-        findings.errors.append(_text(exc))
+        findings.errors.append(error_text(exc))
         telemetry.error(
             "window not audited whole", exc=exc, tenant=window.tenant, window=window.window
         )
     return findings
+
+
+async def _base(services: Services, window: Window) -> Findings | None:
+    """Return what an earlier audit left to look at; None when the window must be scanned whole."""
+    if window.phase is not Phase.SCANNED or window.report is None:
+        return None
+    try:
+        before = await read_report(services, window.report)
+    except (ObjectMissing, UnreadableRecord) as exc:
+        telemetry.warning("report lost", window=window.name, error=error_text(exc))
+        return None
+    return before if before.is_base else None
 
 
 async def scan(services: Services, window: Window, findings: Findings, now: datetime) -> None:
@@ -167,7 +186,6 @@ async def scan(services: Services, window: Window, findings: Findings, now: date
 
     Raises:
         LedgerUnavailable, ObjectsUnavailable: a page failed.
-        UnreadableRecord: a record that a finding depends on cannot be read.
     """
     tenant, name = window.tenant, window.window
     objects = WindowObjects(services, tenant, name)
@@ -176,35 +194,9 @@ async def scan(services: Services, window: Window, findings: Findings, now: date
         lines = await examine(services, findings, objects, runs, now)
         if lines:
             findings.chunks.append(await write_chunk(services, window, lines))
-    findings.orphan_outputs = await find_orphans(services, tenant, objects.unused())
+    findings.orphan_outputs = await find_orphans(services, findings, tenant, objects.unused())
     await check_notifications(services, window, findings)
-    findings.repairs = await read_repairs(services, tenant, name)
-
-
-async def _seal(services: Services, window: Window, findings: Findings) -> dict[str, Any]:
-    """Return the head of a sealed window, unless a run was added to it after its scan."""
-    if (
-        await _first_runs(services, window) + await _replays(services, window)
-        != findings.population
-    ):
-        findings.errors.append("runs were added after the scan")
-        return {"phase": Phase.OPEN}
-    return {
-        "phase": Phase.SEALED,
-        "sealed": True,
-        "sealed_at": services.clock.now(),
-        "digest": seal_digest(chunk.sha256 for chunk in findings.chunks),
-    }
-
-
-async def _first_runs(services: Services, window: Window) -> int:
-    where = (("tenant", "==", window.tenant), ("window", "==", window.window))
-    return await services.ledger.count(Query(collection="jobs", where=where))
-
-
-async def _replays(services: Services, window: Window) -> int:
-    where = (("tenant", "==", window.tenant), ("window", "==", window.window))
-    return await services.ledger.count(Query(collection="runs", where=where))
+    findings.repairs = await read_repairs(services, findings, tenant, name)
 
 
 async def _alarm_when_late(
@@ -215,91 +207,37 @@ async def _alarm_when_late(
         await open_incident(
             services,
             "window_unsealed",
-            _name(window),
+            window.name,
             tenant=window.tenant,
             detail=f"the window {window.window} is not sealed, and its records will soon expire",
         )
 
 
 async def _check_totals(services: Services, result: AuditPass) -> None:
-    """Find jobs that no window can count, because they lack one: two counts when there are none.
+    """Find documents that no audit can see, because they lack what it looks for: by counts alone.
 
     Raises:
         LedgerUnavailable: no answer.
     """
-    whole = await services.ledger.count(Query(collection="jobs"))
-    counted = Query(collection="jobs", where=(("window", ">=", ""),), order_by="window")
-    if whole <= await services.ledger.count(counted):
-        return
-    after = None
-    while page := await services.ledger.query(Query(collection="jobs", limit=PAGE, after=after)):
+    for collection, fields in LOOKED_FOR.items():
+        whole = await services.ledger.count(Query(collection=collection))
+        for name, least in fields.items():
+            having = Query(collection=collection, where=((name, ">=", least),), order_by=name)
+            if whole > await services.ledger.count(having):
+                await _find_malformed(services, result, collection)
+                break
+
+
+async def _find_malformed(services: Services, result: AuditPass, collection: str) -> None:
+    """Name the documents that lack a field: told as incidents; the audit is not complete."""
+    everything = Query(collection=collection)
+    async for page in pages(services.ledger, everything, PAGE):
         for found in page:
-            if not isinstance((found.data or {}).get("window"), str):
+            data, fields = found.data or {}, LOOKED_FOR[collection]
+            lacks = [n for n, least in fields.items() if type(data.get(n)) is not type(least)]
+            if lacks:
                 result.malformed.append(found.path)
-                detail = f"{found.path} has no window: no audit can count it"
+                detail = f"{found.path} lacks {', '.join(lacks)}: no audit can see it"
                 await open_incident(services, "malformed_record", found.path, detail=detail)
-        after = (None, page[-1].id)
-
-
-async def _sample(services: Services, result: AuditPass) -> None:
-    """Look at a few runs of the sealed windows that were looked at longest ago.
-
-    Raises:
-        LedgerUnavailable, ObjectsUnavailable: no answer.
-    """
-    query = Query(
-        collection="windows",
-        where=(("sealed", "==", True),),
-        order_by="audited_at",
-        limit=SAMPLED_WINDOWS,
-    )
-    for found in await services.ledger.query(query):
-        window = from_snapshot(Window, found)
-        if window is None or window.report is None or _name(window) in result.sealed:
-            continue
-        changed = await _changes_since_seal(services, window)
-        for cause, detail in changed.items():
-            await open_incident(
-                services, "changed_after_seal", cause, tenant=window.tenant, detail=detail
-            )
-        after = replace(window, audited_at=services.clock.now())
-        await update_window(services, found, window, after)
-        result.sampled.append(_name(window))
-
-
-async def _changes_since_seal(services: Services, window: Window) -> dict[str, str]:
-    """Return what differs in a sample of a sealed window, by cause."""
-    assert window.report is not None
-    name = _name(window)
-    findings = await read_report(services, window.report)
-    if await _first_runs(services, window) + await _replays(services, window) != window.population:
-        return {name: f"{name}: the number of runs has changed since the window was sealed"}
-    if seal_digest(chunk.sha256 for chunk in findings.chunks) != window.digest:
-        return {name: f"{name}: the report no longer matches the seal"}
-    if not findings.chunks:
-        return {}
-    lines = await read_chunk(services, random.choice(findings.chunks))  # noqa: S311 - a sample
-    sample = random.sample(lines, min(SAMPLED_RUNS, len(lines)))
-    return await _compare(services, window, sample)
-
-
-async def _compare(services: Services, window: Window, sample: list[Line]) -> dict[str, str]:
-    paths = [
-        path for line in sample for path in (job_path(line.job), terminal_path(line.job, line.run))
-    ]
-    found = await services.ledger.get(*paths)
-    changed = {}
-    for index, line in enumerate(sample):
-        job, record = found[2 * index], found[2 * index + 1]
-        terminal = from_snapshot(Terminal, record)
-        if not job.exists or terminal is None or line_of(terminal) != line:
-            changed[record.path] = f"{record.path}: not what it was when {window.window} was sealed"
-    return changed
-
-
-def _name(window: Window) -> str:
-    return f"{window.tenant}.{window.window}"
-
-
-def _text(exc: EmpanelError) -> str:
-    return f"{type(exc).__name__}: {exc}"[:500]
+    if result.malformed:
+        result.errors.append(f"{collection}: documents that no audit can see; see malformed")

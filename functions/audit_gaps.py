@@ -1,17 +1,19 @@
 """Gaps between audits: looked at again one by one, told as incidents, settled before a seal."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
-from functions.audit_notifications import look_at_undelivered
+from functions.audit_notifications import check_notifications
 from functions.audit_outputs import WindowObjects, find_orphans
 from functions.audit_reports import write_chunk
 from functions.audit_runs import examine, read_repairs, read_runs
-from functions.core.audits import Findings
+from functions.core.audits import Findings, OpenRun, error_text
 from functions.core.documents import from_snapshot, incident_path, job_path, seat_path
 from functions.core.errors import EmpanelError
+from functions.core.identities import name_in_bucket
 from functions.core.jobs import Job
 from functions.core.windows import Window
 from functions.incidents import RESOLVED, incident_id, open_incident
@@ -33,18 +35,18 @@ async def look_again(
         await _open_runs(services, window, after, now)
         await _outputs(services, window, after)
         await _failures(services, after)
-        await look_at_undelivered(services, after)
-        after.repairs = await read_repairs(services, window.tenant, window.window)
+        await check_notifications(services, window, after)
+        after.repairs = await read_repairs(services, after, window.tenant, window.window)
     except EmpanelError as exc:
         after = deepcopy(before)
-        after.errors = [f"{type(exc).__name__}: {exc}"[:500]]
+        after.errors = [error_text(exc)]
     return after
 
 
 async def _open_runs(services: Services, window: Window, findings: Findings, now: datetime) -> None:
     """Look at the runs that had not ended; those that have are counted and lined up now."""
     runs, findings.open = findings.open, []
-    findings.missing_terminal, findings.aged = [], []
+    _forget(findings, runs)
     for start in range(0, len(runs), GET_AT_ONCE):
         some = runs[start : start + GET_AT_ONCE]
         for run in some:
@@ -58,6 +60,19 @@ async def _open_runs(services: Services, window: Window, findings: Findings, now
             findings.chunks.append(await write_chunk(services, window, lines))
 
 
+def _forget(findings: Findings, runs: Sequence[OpenRun]) -> None:
+    """Drop what is listed of runs that are looked at again as a whole."""
+    findings.missing_terminal, findings.aged = [], []
+    again, jobs = {(run.job, run.run) for run in runs}, {run.job for run in runs}
+    findings.off_window = [job for job in findings.off_window if job not in jobs]
+    for entries in (
+        findings.missing_output,
+        findings.digest_mismatch,
+        findings.missing_failure,
+    ):
+        entries[:] = [e for e in entries if (e["job_id"], e["run"]) not in again]
+
+
 async def _outputs(services: Services, window: Window, findings: Findings) -> None:
     objects = WindowObjects(services, window.tenant, window.window)
     entries = [*findings.missing_output, *findings.digest_mismatch]
@@ -65,20 +80,22 @@ async def _outputs(services: Services, window: Window, findings: Findings) -> No
     purged = await _purged(services, [entry["job_id"] for entry in entries])
     findings.purged += len(purged)
     for entry in entries:
+        if entry["job_id"] in purged:
+            continue
         found = await objects.find(entry["uri"])
-        if found is None and entry["job_id"] not in purged:
+        if found is None:
             if await objects.was_purged(entry["uri"]):
                 findings.purged += 1
             else:
                 findings.missing_output.append(entry)
-        elif found is not None and (found.generation, found.sha256) != (
+        elif (found.generation, found.sha256) != (
             entry["generation"],
             entry["sha256"],
         ):
             findings.digest_mismatch.append(entry | {"found_sha256": found.sha256})
-    names = [uri.removeprefix(services.objects.uri("")) for uri in findings.orphan_outputs]
+    names = [name_in_bucket(uri) for uri in findings.orphan_outputs]
     there = [name for name in names if await services.objects.stat(name) is not None]
-    findings.orphan_outputs = await find_orphans(services, window.tenant, there)
+    findings.orphan_outputs = await find_orphans(services, findings, window.tenant, there)
 
 
 async def _purged(services: Services, jobs: Sequence[str]) -> set[str]:
@@ -105,16 +122,8 @@ async def report_incidents(services: Services, window: Window, findings: Finding
     Raises:
         LedgerUnavailable: it is not certain that they are on record.
     """
-    told: dict[str, int] = {}
-    for kind, cause, facts in _causes(findings):
-        told[kind] = told.get(kind, 0) + 1
-        if told[kind] <= TOLD:
-            await open_incident(services, kind, cause, tenant=window.tenant, **facts)
-    for kind, number in told.items():
-        if number > TOLD:
-            detail = f"{number} findings in {window.window}; the audit lists them"
-            cause = f"{window.tenant}.{window.window}"
-            await open_incident(services, kind, cause, tenant=window.tenant, detail=detail)
+    for kind, cause, facts in _told(window, findings):
+        await open_incident(services, kind, cause, tenant=window.tenant, **facts)
 
 
 async def still_unresolved(services: Services, window: Window, findings: Findings) -> bool:
@@ -125,14 +134,26 @@ async def still_unresolved(services: Services, window: Window, findings: Finding
     """
     if len(findings.undelivered_notifications) > len(findings.lost_notifications):
         return True
-    causes = [(kind, cause) for kind, cause, _ in _causes(findings)]
-    if not causes:
-        return False
-    if len(causes) > TOLD:
-        return True
+    causes = [(kind, cause) for kind, cause, _ in _told(window, findings)]
     paths = [incident_path(incident_id(kind, cause)) for kind, cause in causes]
-    found = await services.ledger.get(*paths)
-    return any((doc.data or {}).get("status") != RESOLVED for doc in found)
+    for start in range(0, len(paths), GET_AT_ONCE):
+        found = await services.ledger.get(*paths[start : start + GET_AT_ONCE])
+        if any((doc.data or {}).get("status") != RESOLVED for doc in found):
+            return True
+    return False
+
+
+def _told(window: Window, findings: Findings) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the first causes of each kind by name, and what is beyond them as one."""
+    seen = Counter[str]()
+    for kind, cause, facts in _causes(findings):
+        seen[kind] += 1
+        if seen[kind] <= TOLD:
+            yield kind, cause, facts
+    for kind, number in seen.items():
+        if number > TOLD:
+            detail = f"{number} findings in {window.window}; the audit lists them"
+            yield kind, window.name, {"detail": detail}
 
 
 def _causes(findings: Findings) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -143,11 +164,11 @@ def _causes(findings: Findings) -> Iterator[tuple[str, str, dict[str, Any]]]:
         yield "aged_gap", cause, facts | {"detail": "accepted, past its time, and not ended"}
     for entry in findings.missing_output:
         facts = _facts(entry)
-        name = entry["uri"].split("/", 3)[-1]
+        name = name_in_bucket(entry["uri"])
         yield "output_missing", name, facts | {"detail": f"the object {entry['uri']} is gone"}
     for entry in findings.digest_mismatch:
         facts = _facts(entry)
-        name = entry["uri"].split("/", 3)[-1]
+        name = name_in_bucket(entry["uri"])
         yield "output_damaged", name, facts | {"detail": f"{entry['uri']} is not what was stored"}
     for entry in findings.missing_failure:
         cause = f"{entry['job_id']}.{entry['run']}.{entry['index']}"

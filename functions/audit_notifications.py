@@ -9,13 +9,14 @@ from functions.audit_reports import read_chunk
 from functions.core.audits import Findings
 from functions.core.documents import notification_path
 from functions.core.jobs import JobState
+from functions.core.notifications import NotificationState
 from functions.core.ports import Query, Snapshot
 from functions.core.windows import Line, Window
+from functions.paging import pages
 from functions.services import Services
 
+Where = tuple[tuple[str, str, object], ...]
 PAGE = 300
-FAILED = "failed"  # the state of a notification that was given up
-GONE = "gone"  # the state of one that its receiver wants no more: an end, and no gap
 
 
 async def check_notifications(services: Services, window: Window, findings: Findings) -> None:
@@ -24,63 +25,63 @@ async def check_notifications(services: Services, window: Window, findings: Find
     Raises:
         LedgerUnavailable, ObjectsUnavailable: no answer.
     """
+    known, findings.undelivered_notifications = findings.undelivered_notifications, []
+    findings.lost_notifications = []
     where = (("tenant", "==", window.tenant), ("window", "==", window.window))
     ended = sum(findings.counts[state.value] for state in JobState if state.is_terminal)
-    undelivered = await _undelivered(services, where)
+    undelivered = await _all(services, (*where, ("delivered", "==", False)))
     _note(findings, undelivered)
-    if await services.ledger.count(Query(collection="notifications", where=where)) < ended:
+    delivered = await _count(services, (*where, ("delivered", "==", True)))
+    on_record = await _count(services, where)
+    if on_record > delivered + len(undelivered):
+        await _find_malformed(services, where, findings)
+    absent = await _absent(services, known)
+    if on_record + len(absent) < ended:
         for chunk in findings.chunks:
-            lines = await read_chunk(services, chunk)
-            absent = await _absent(services, lines)
-            findings.undelivered_notifications += absent
-            findings.lost_notifications += absent
+            await _look_for_each(services, await read_chunk(services, chunk), findings)
+    else:
+        _note(findings, absent)
+
+
+async def _count(services: Services, where: Where) -> int:
+    return await services.ledger.count(Query(collection="notifications", where=where))
+
+
+async def _find_malformed(services: Services, where: Where, findings: Findings) -> None:
+    """List the notifications that say neither that they arrived nor that they did not."""
+    for found in await _all(services, where):
+        if not isinstance((found.data or {}).get("delivered"), bool):
+            findings.malformed.append(found.path)
+
+
+async def _absent(services: Services, known: Sequence[str]) -> list[Snapshot]:
+    """Return those that an earlier audit listed and that do not exist."""
+    found = await services.ledger.get(*(f"notifications/{name}" for name in known)) if known else []
+    return [doc for doc in found if not doc.exists]
 
 
 def _note(findings: Findings, undelivered: Iterable[Snapshot]) -> None:
     for found in undelivered:
-        if (found.data or {}).get("state") == GONE:
+        state = (found.data or {}).get("state")
+        if state == NotificationState.GONE:  # its receiver wants no more: an end, and no gap
             continue
         findings.undelivered_notifications.append(found.id)
-        if not found.exists or (found.data or {}).get("state") == FAILED:
+        if not found.exists or state == NotificationState.FAILED:
             findings.lost_notifications.append(found.id)
 
 
-async def _undelivered(
-    services: Services, where: tuple[tuple[str, str, object], ...]
-) -> list[Snapshot]:
-    found: list[Snapshot] = []
-    after = None
-    while True:
-        query = Query(
-            collection="notifications",
-            where=(*where, ("delivered", "==", False)),
-            limit=PAGE,
-            after=after,
-        )
-        page = await services.ledger.query(query)
-        found += page
-        if len(page) < PAGE:
-            return found
-        after = (None, page[-1].id)
+async def _all(services: Services, where: Where) -> list[Snapshot]:
+    query = Query(collection="notifications", where=where)
+    return [found async for page in pages(services.ledger, query, PAGE) for found in page]
 
 
-async def _absent(services: Services, lines: Sequence[Line]) -> list[str]:
-    absent: list[str] = []
+async def _look_for_each(services: Services, lines: Sequence[Line], findings: Findings) -> None:
+    """List the runs whose notification does not exist, or belongs to no window that counts it."""
     for start in range(0, len(lines), PAGE):
         some = lines[start : start + PAGE]
         paths = [notification_path(line.decision, line.run) for line in some]
-        absent += [found.id for found in await services.ledger.get(*paths) if not found.exists]
-    return absent
-
-
-async def look_at_undelivered(services: Services, findings: Findings) -> None:
-    """Look again at the notifications that had not arrived.
-
-    Raises:
-        LedgerUnavailable: no answer.
-    """
-    names, findings.undelivered_notifications = findings.undelivered_notifications, []
-    findings.lost_notifications = []
-    if names:
-        found = await services.ledger.get(*(f"notifications/{name}" for name in names))
-        _note(findings, (doc for doc in found if not (doc.data or {}).get("delivered", False)))
+        for found in await services.ledger.get(*paths):
+            if not found.exists:
+                _note(findings, [found])
+            elif any(not isinstance((found.data or {}).get(n), str) for n in ("tenant", "window")):
+                findings.malformed.append(found.path)

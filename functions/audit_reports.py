@@ -8,13 +8,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from functions.core.audits import Chunk, Findings, read_findings
 from functions.core.documents import changes, from_document, from_snapshot, window_path
 from functions.core.errors import ObjectsUnavailable, UnreadableRecord, WriteConflict
 from functions.core.ports import Query, Snapshot, Update
+from functions.core.times import timestamp
 from functions.core.windows import Line, Phase, ReportRef, Window, chunk_data, read_line
 from functions.services import Services
 
@@ -108,7 +108,11 @@ async def record_report(
 
 
 async def update_window(services: Services, found: Snapshot, before: Window, after: Window) -> bool:
-    """Write a window if it is still as it was read; say whether it was."""
+    """Write a window if it is still as it was read; say whether it was.
+
+    Raises:
+        LedgerUnavailable: not certainly written.
+    """
     fields = changes(before, after)
     if not fields:
         return True
@@ -151,13 +155,13 @@ async def list_windows(
 
 def audit_view(window: Window) -> dict[str, Any]:
     """Return a window's last audit as the interface shows it."""
-    at: datetime | None = window.audited_at
     return {
         "window": window.window,
-        "audited_at": at.isoformat().replace("+00:00", "Z") if at else None,
+        "audited_at": timestamp(window.audited_at),
         "sealed": window.phase is Phase.SEALED,
         "digest": window.digest,
         **Findings().view(),
+        "cost_usd": None,  # an unknown cost is absent from the document, as every None is
         **window.view,
         "complete": window.complete,
     }

@@ -4,12 +4,12 @@ The scan goes over the jobs by their IDs, without an order over any field, so th
 left out because it lacks one. What cannot be read is counted and listed as malformed.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from functions.audit_outputs import WindowObjects, compare_outputs
+from functions.audit_outputs import WindowObjects, compare_outputs, readable
 from functions.core.audits import Findings, OpenRun
 from functions.core.documents import (
     from_snapshot,
@@ -17,16 +17,19 @@ from functions.core.documents import (
     seat_path,
     terminal_path,
 )
+from functions.core.endings import run_attempts, seat_outcome, total
 from functions.core.errors import UnreadableRecord
 from functions.core.jobs import Job, JobState, SeatRecord, SeatState, Terminal
 from functions.core.money import usd
 from functions.core.ports import Query, Snapshot
+from functions.core.times import rfc3339
 from functions.core.windows import Line, is_off
 from functions.incidents import escalation_seconds
+from functions.paging import pages
 from functions.services import Services
-from functions.settlement import run_attempts, seat_outcome, total
 
 R = TypeVar("R", Job, Terminal)
+RunName = tuple[str, int]
 PAGE = 300
 LATE_AFTER = timedelta(minutes=5)  # past its deadline; repair expires a run within one
 
@@ -56,28 +59,16 @@ async def pages_of_runs(
     Raises:
         LedgerUnavailable: a page failed.
     """
-    async for page in _pages(services, "jobs", tenant, window):
+    where = (("tenant", "==", tenant), ("window", "==", window))
+    first_runs = Query(collection="jobs", where=where)
+    async for page in pages(services.ledger, first_runs, PAGE):
         yield await read_runs(services, findings, [(found, 1) for found in page])
-    async for page in _pages(services, "runs", tenant, window):
+    replays = Query(collection="runs", where=where)
+    async for page in pages(services.ledger, replays, PAGE):
         named = [found.id.rpartition(".") for found in page]
-        jobs = await services.ledger.get(*(job_path(job) for job, _, _ in named)) if named else []
+        jobs = await services.ledger.get(*(job_path(job) for job, _, _ in named))
         runs = [int(run) if run.isdigit() else 0 for _, _, run in named]
         yield await read_runs(services, findings, list(zip(jobs, runs, strict=True)))
-
-
-async def _pages(
-    services: Services, collection: str, tenant: str, window: str
-) -> AsyncIterator[list[Snapshot]]:
-    where = (("tenant", "==", tenant), ("window", "==", window))
-    after = None
-    while True:
-        query = Query(collection=collection, where=where, limit=PAGE, after=after)
-        page = await services.ledger.query(query)
-        if page:
-            yield page
-        if len(page) < PAGE:
-            return
-        after = (None, page[-1].id)
 
 
 async def read_runs(
@@ -112,8 +103,8 @@ def _readable(kind: type[R], snapshot: Snapshot, findings: Findings) -> R | None
     if record is None:
         findings.malformed.append(snapshot.path)
         state = (snapshot.data or {}).get("state")
-        known = state if state in findings.counts else JobState.RUNNING.value
-        findings.counts[known] += 1
+        known = state if isinstance(state, str) and state in findings.counts else None
+        findings.counts[known or JobState.RUNNING.value] += 1
     return record
 
 
@@ -128,9 +119,9 @@ async def examine(
 
     Raises:
         LedgerUnavailable, ObjectsUnavailable: not everything could be looked at.
-        UnreadableRecord: a seat's record cannot be read.
     """
     lines = []
+    unsettled = await _seat_records(services, findings, runs)
     for seen in runs:
         findings.counts[seen.state] += 1
         if seen.run == seen.job.run and is_off(seen.job.run_window, seen.job.run_at):
@@ -139,10 +130,12 @@ async def examine(
             note_open(findings, seen, now)
             await _open_outputs(services, findings, objects, seen)
             continue
-        findings.purged += seen.job.purged_at is not None
-        await compare_outputs(objects, findings, seen.job, seen.run, seen.terminal.seats)
+        purged = await compare_outputs(objects, findings, seen.job, seen.run, seen.terminal.seats)
+        if (seen.job.id, seen.run) in unsettled:
+            findings.open.append(OpenRun(job=seen.job.id, run=seen.run, state=seen.state))
+            continue
+        findings.purged += purged + (seen.job.purged_at is not None)
         lines.append(line_of(seen.terminal))
-    await _seat_records(services, findings, runs)
     return lines
 
 
@@ -152,11 +145,10 @@ async def _open_outputs(
     """Compare what the seats of a run without a terminal record have brought so far."""
     job = seen.job
     paths = [seat_path(job.id, seen.run, index) for index in range(len(job.seats))]
-    found = [from_snapshot(SeatRecord, doc) for doc in await services.ledger.get(*paths)]
-    records = [record for record in found if record is not None]
-    outcomes = [
-        seat_outcome(job.seats[record.index], record, None) for record in records
-    ]
+    found = await services.ledger.get(*paths)
+    read = [readable(SeatRecord, doc, findings) for doc in found]
+    records = [record for record in read if record is not None]
+    outcomes = [seat_outcome(job.seats[record.index], record, None) for record in records]
     await compare_outputs(objects, findings, job, seen.run, outcomes)
 
 
@@ -187,48 +179,68 @@ def note_open(findings: Findings, seen: RunSeen, now: datetime) -> None:
             "run": seen.run,
             "age_seconds": round((now - job.run_at).total_seconds()),
             "owner": job.owner,
-            "escalate_at": escalate_at.isoformat().replace("+00:00", "Z"),
+            "escalate_at": rfc3339(escalate_at),
         }
     )
 
 
-async def _seat_records(services: Services, findings: Findings, runs: Sequence[RunSeen]) -> None:
+async def _seat_records(
+    services: Services, findings: Findings, runs: Sequence[RunSeen]
+) -> set[RunName]:
     """Read the records of failed seats, which must be there, and of runs that were stopped.
 
     A stopped run's terminal record is older than the ends of its last calls, so its attempts are
-    counted from its seats.
+    counted from its seats. Return the runs whose calls have not all ended: they are not settled.
     """
-    wanted: list[tuple[Terminal, int]] = []
-    owners = {seen.job.id: seen.job.owner for seen in runs}
-    for terminal in (seen.terminal for seen in runs if seen.terminal is not None):
-        stopped = terminal.stop is not None
-        if not stopped:
-            _add(findings, terminal.totals.requests, terminal.totals.cost_usd)
-        wanted += [
-            (terminal, index)
-            for index, outcome in enumerate(terminal.seats)
-            if stopped or outcome.state is SeatState.FAILED
-        ]
-    while wanted:
-        some, wanted = wanted[:PAGE], wanted[PAGE:]
-        paths = [seat_path(terminal.job, terminal.run, index) for terminal, index in some]
-        found = await services.ledger.get(*paths)
-        for (terminal, index), snapshot in zip(some, found, strict=True):
-            record = from_snapshot(SeatRecord, snapshot)
-            _note_seat(findings, terminal, index, record, owners[terminal.job])
+    ended = [(seen, seen.terminal) for seen in runs if seen.terminal is not None]
+    wanted = [
+        seat_path(terminal.job, terminal.run, index)
+        for _, terminal in ended
+        for index, outcome in enumerate(terminal.seats)
+        if terminal.stop is not None or outcome.state is SeatState.FAILED
+    ]
+    found: dict[str, Snapshot] = {}
+    for start in range(0, len(wanted), PAGE):
+        some = wanted[start : start + PAGE]
+        found |= {doc.path: doc for doc in await services.ledger.get(*some)}
+    unsettled = set()
+    for seen, terminal in ended:
+        _note_failures(findings, seen.job.owner, terminal, found)
+        totals = terminal.totals
+        if terminal.stop is not None:
+            records = _records_of(findings, terminal, found)
+            if len(records) < len(terminal.seats) and _goes_on(seen):
+                unsettled.add((terminal.job, terminal.run))
+                continue
+            totals = total(run_attempts(records))
+        _add(findings, totals.requests, totals.cost_usd)
+    return unsettled
 
 
-def _note_seat(
-    findings: Findings, terminal: Terminal, index: int, record: SeatRecord | None, owner: str
+def _goes_on(seen: RunSeen) -> bool:
+    """Whether repair is still at a stopped run: it leaves it once all seats have their records."""
+    return seen.run == seen.job.run and seen.job.check_at is not None
+
+
+def _records_of(
+    findings: Findings, terminal: Terminal, found: Mapping[str, Snapshot]
+) -> list[SeatRecord]:
+    docs = [found[seat_path(terminal.job, terminal.run, i)] for i in range(len(terminal.seats))]
+    records = (readable(SeatRecord, doc, findings) for doc in docs)
+    return [record for record in records if record is not None]
+
+
+def _note_failures(
+    findings: Findings, owner: str, terminal: Terminal, found: Mapping[str, Snapshot]
 ) -> None:
-    outcome = terminal.seats[index]
-    if record is None:
+    for index, outcome in enumerate(terminal.seats):
         if outcome.state is SeatState.FAILED:
+            doc = found[seat_path(terminal.job, terminal.run, index)]
+            if doc.exists:
+                readable(SeatRecord, doc, findings)
+                continue
             entry = {"job_id": terminal.job, "run": terminal.run, "index": index, "owner": owner}
             findings.missing_failure.append(entry | {"seat": outcome.seat})
-    elif terminal.stop is not None:
-        used = total(run_attempts([record]))
-        _add(findings, used.requests, used.cost_usd)
 
 
 def _add(findings: Findings, requests: int, cost_usd: float | None) -> None:
@@ -237,22 +249,34 @@ def _add(findings: Findings, requests: int, cost_usd: float | None) -> None:
     findings.known_usd = usd(findings.known_usd + (cost_usd or 0.0))
 
 
-async def read_repairs(services: Services, tenant: str, window: str) -> list[dict[str, object]]:
+async def read_repairs(
+    services: Services, findings: Findings, tenant: str, window: str
+) -> list[dict[str, object]]:
     """Return the repairs on record for runs of the window, oldest first.
 
     Raises:
         LedgerUnavailable: no answer.
     """
     query = Query(collection="repairs", where=(("tenant", "==", tenant), ("window", "==", window)))
-    found = await services.ledger.query(query)
-    repairs = [doc.data or {} for doc in found]
+    repairs = []
+    async for page in pages(services.ledger, query, PAGE):
+        for found in page:
+            if _is_repair(found.data or {}):
+                repairs.append(found.data or {})
+            elif found.path not in findings.malformed:
+                findings.malformed.append(found.path)
     repairs.sort(key=lambda repair: (repair["at"], repair["job"]))
     return [
         {
             "kind": repair["kind"],
             "job_id": repair["job"],
-            "at": repair["at"].isoformat().replace("+00:00", "Z"),
+            "at": rfc3339(repair["at"]),
             "reason": repair["reason"],
         }
         for repair in repairs
     ]
+
+
+def _is_repair(data: Mapping[str, Any]) -> bool:
+    texts = all(isinstance(data.get(name), str) for name in ("kind", "job", "reason"))
+    return texts and isinstance(data.get("at"), datetime)

@@ -21,6 +21,7 @@ from functions.config import Settings
 from functions.core.ports import Clock, Ledger, Objects, PriceBook, Provider, Publisher, Webhooks
 from functions.hosts import HostSlots
 from functions.inflight import InFlight, Slots
+from functions.open_seats import OpenSeats
 from functions.pauses import Pauses
 from functions.providers import registry
 from functions.providers.http import HttpProvider
@@ -29,7 +30,8 @@ from functions.services import Services
 from functions.sightings import Sightings
 from functions.stops import StopWatcher
 from functions.web.application import Application
-from functions.web.authentication import KeyRing
+from functions.web.authentication import Accounts, KeyRing
+from functions.web.limits import Places
 from functions.windows import Windows
 
 UNKNOWN_PRICES = UnknownPrices()
@@ -114,6 +116,7 @@ def wire(
         hosts=HostSlots(waiting=settings.waiting_slots),
         pauses=pauses,
         windows=Windows(ledger, settings.retention_days),
+        open_seats=OpenSeats(ledger, settings.tenant_caps),
         new_id=new_id,
         jitter=jitter,
     )
@@ -135,5 +138,30 @@ def assemble(services: Services) -> Application:
             audience=settings.push_audience,
             accounts=settings.push_accounts,
             certs=settings.push_certs,
+            signature_checked=settings.platform_checks_signatures,
         )
-    return Application(services=services, keys=KeyRing(services.ledger), callers=callers)
+    return Application(
+        services=services,
+        keys=KeyRing(
+            services.ledger,
+            accounts=_accounts(settings),
+            requests_per_minute=settings.key_requests_per_minute,
+        ),
+        callers=callers,
+        waits=Places(everyone=settings.waits, tenant=settings.tenant_waits),
+    )
+
+
+def _accounts(settings: Settings) -> Accounts | None:
+    """Return who may call the API with a Google ID token, None when that is not configured.
+
+    Signatures are always checked here: the API may stand without Cloud Run's guard.
+    """
+    if settings.api_audience is None or not settings.api_accounts:
+        return None
+    verifier = TokenVerifier(
+        audience=settings.api_audience,
+        accounts=frozenset(settings.api_accounts),
+        certs=settings.push_certs,
+    )
+    return Accounts(verifier=verifier, known=settings.api_accounts)

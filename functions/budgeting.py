@@ -6,6 +6,8 @@ A process that dies anywhere in between leaves the worst case reserved: the safe
 delivery of the seat makes it right.
 """
 
+from functions import telemetry
+from functions.contention import TRIES, pause_before_next
 from functions.core.budgets import (
     Caps,
     Reservations,
@@ -30,10 +32,6 @@ from functions.core.ports import Create, Snapshot, Update, Write
 from functions.looking import Seen
 from functions.services import Services
 
-TRIES = 60  # fifty seats may reserve at once, and each round of conflicts has one winner
-PAUSE_SECONDS = 0.02
-LONGEST_PAUSE_SECONDS = 0.5
-
 
 async def reserve_attempt(services: Services, seen: Seen) -> str | None:
     """Reserve the seat's next attempt; else return why the run's budget has no room for it.
@@ -55,9 +53,9 @@ async def reserve_attempt(services: Services, seen: Seen) -> str | None:
         wider = reserve(known, wanted, worst, caps)
         if wider is None:
             return _no_room(known, worst, caps)
-        if wider == held or await _written(services, found, wider):
+        if wider == held or await _written(services, job, found, wider):
             return None
-        await _pause(services, number)
+        await pause_before_next(services, number)
     raise LedgerUnavailable(f"{budget_path(job.id, job.run)}: too much contention")
 
 
@@ -82,13 +80,15 @@ async def true_up(services: Services, job: Job, seat: int) -> None:
     for number in range(TRIES):
         try:
             found, held, asked = await _read_both(services, job, seat)
-        except LedgerUnavailable:
+        except LedgerUnavailable as exc:
+            telemetry.warning("worst case stays reserved", job=job.id, error=str(exc)[:300])
             return
         state = from_snapshot(Evaluation, asked)
         known = settled(held, own_attempts(state, job.id, job.run, seat))
-        if known == held or await _written(services, found, known):
+        if known == held or await _written(services, job, found, known):
             return
-        await _pause(services, number)
+        await pause_before_next(services, number)
+    telemetry.warning("worst case stays reserved", job=job.id, error="too much contention")
 
 
 async def refund_unsent(services: Services, job: Job, seat: int) -> None:
@@ -111,15 +111,10 @@ async def refund_unsent(services: Services, job: Job, seat: int) -> None:
         unchanged = Update(
             path=asked.path, fields={"token": state.token}, if_updated_at=asked.update_time
         )
-        if left == held or await _written(services, found, left, unchanged):
+        if left == held or await _written(services, job, found, left, unchanged):
             return
-        await _pause(services, number)
-
-
-async def _pause(services: Services, number: int) -> None:
-    """Wait before the next try, longer each time, and not in step with the others."""
-    seconds = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * (1 + number))
-    await services.clock.sleep(seconds * (1 + services.jitter()))
+        await pause_before_next(services, number)
+    telemetry.warning("reservation not given back", job=job.id, error="too much contention")
 
 
 async def _read(services: Services, job: Job) -> tuple[Snapshot, Reservations]:
@@ -137,7 +132,7 @@ async def _read_both(
 
 
 async def _written(
-    services: Services, found: Snapshot, held: Reservations, *guards: Update
+    services: Services, job: Job, found: Snapshot, held: Reservations, *guards: Update
 ) -> bool:
     """Write the reservations over what was read; False when they, or a guard, have changed since.
 
@@ -150,7 +145,8 @@ async def _written(
     }
     write: Write = Update(path=found.path, fields=fields, if_updated_at=found.update_time)
     if not found.exists:
-        write = Create(path=found.path, data={"v": SCHEMA_VERSION, **fields})
+        new = {"v": SCHEMA_VERSION, "expire_at": job.expire_at, **fields}
+        write = Create(path=found.path, data=new)
     try:
         await services.ledger.commit(write, *guards)
     except (WriteConflict, LedgerUnavailable):

@@ -1,17 +1,29 @@
 """Settings, read once from the environment and checked as a whole before anything starts."""
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from functions.core.errors import ConfigurationError
-from functions.tenant_caps import MOST_REQUESTS, MOST_USD, TenantCaps, tenant_caps
+from functions.environment import flag, integer, names, number
+from functions.tenant_caps import TenantCaps, tenant_caps
+from functions.tenant_tables import (
+    MOST_REQUESTS,
+    MOST_SEATS,
+    MOST_USD,
+    Account,
+    accounts_of,
+    read_tables,
+)
 
 PUSH_DEADLINE_SECONDS = 600  # the longest ack deadline of a Pub/Sub subscription
 SETTLING_SECONDS = 10  # what a handler keeps for looking, storing and settling beside a call
 SECRET_BYTES = (24, 64)  # the length of a signing key, as Standard Webhooks has it
 CLEAN_UP_SECONDS = 5  # what a handler past its deadline may take to leave in order
+# Scheme, host and at most a port, as browsers spell an origin: lower case, no slash at the end.
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9-]+(?:\.[a-z0-9-]+)*|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
 TARGETS = ("api", "evaluate", "notify", "reconcile", "dead_letter")
 
 
@@ -41,6 +53,14 @@ class Settings:
     tenant_caps: TenantCaps = field(default_factory=TenantCaps)
     webhook_secrets: tuple[str, ...] = field(default=(), repr=False)
     webhook_loopback: bool = False
+    operator_tenant: str | None = None
+    platform_checks_signatures: bool = False
+    api_audience: str | None = None
+    api_accounts: Mapping[str, Account] = field(default_factory=dict)
+    key_requests_per_minute: int = 0
+    waits: int = 64
+    tenant_waits: int = 32
+    cors_origins: frozenset[str] = frozenset()
 
     @property
     def on_emulators(self) -> bool:
@@ -62,6 +82,7 @@ def load(environ: Mapping[str, str]) -> Settings:
     project = environ.get("GOOGLE_CLOUD_PROJECT", "").strip()
     if not project:
         raise ConfigurationError("GOOGLE_CLOUD_PROJECT is not set; it must name the project")
+    tables = read_tables(environ)
     settings = Settings(
         project=project,
         bucket=environ.get("EMPANEL_BUCKET") or f"{project}-empanel",
@@ -72,31 +93,57 @@ def load(environ: Mapping[str, str]) -> Settings:
         firestore_emulator=environ.get("FIRESTORE_EMULATOR_HOST") or None,
         storage_emulator=environ.get("STORAGE_EMULATOR_HOST") or None,
         push_audience=environ.get("EMPANEL_PUSH_AUDIENCE") or None,
-        push_accounts=_names(environ.get("EMPANEL_PUSH_ACCOUNTS", "")),
+        push_accounts=names(environ.get("EMPANEL_PUSH_ACCOUNTS", "")),
         push_certs=Path(certs) if (certs := environ.get("EMPANEL_PUSH_CERTS")) else None,
-        lease_seconds=_number(environ, "EMPANEL_LEASE_SECONDS", 30, 5, 600),
-        provider_deadline_seconds=_number(
-            environ, "EMPANEL_PROVIDER_DEADLINE_SECONDS", 120, 1, 540
-        ),
-        handler_deadline_seconds=_number(environ, "EMPANEL_HANDLER_DEADLINE_SECONDS", 570, 2, 599),
-        grace_seconds=_number(environ, "EMPANEL_GRACE_SECONDS", 8, 0, 3600),
-        repair_seconds=_number(environ, "EMPANEL_REPAIR_SECONDS", 60, 1, 60),
-        provider_concurrency=_integer(environ, "EMPANEL_PROVIDER_CONCURRENCY", 64, 1, 1000),
-        request_slots=_integer(environ, "EMPANEL_REQUEST_SLOTS", 80, 1, 1000),
-        retention_days=_integer(environ, "EMPANEL_RETENTION_DAYS", 400, 2, 3650),
+        lease_seconds=number(environ, "EMPANEL_LEASE_SECONDS", 30, 5, 600),
+        provider_deadline_seconds=number(environ, "EMPANEL_PROVIDER_DEADLINE_SECONDS", 120, 1, 540),
+        handler_deadline_seconds=number(environ, "EMPANEL_HANDLER_DEADLINE_SECONDS", 570, 2, 599),
+        grace_seconds=number(environ, "EMPANEL_GRACE_SECONDS", 8, 0, 3600),
+        repair_seconds=number(environ, "EMPANEL_REPAIR_SECONDS", 60, 1, 60),
+        provider_concurrency=integer(environ, "EMPANEL_PROVIDER_CONCURRENCY", 64, 1, 1000),
+        request_slots=integer(environ, "EMPANEL_REQUEST_SLOTS", 80, 1, 1000),
+        retention_days=integer(environ, "EMPANEL_RETENTION_DAYS", 400, 2, 3650),
         tenant_caps=tenant_caps(
-            environ,
-            day_requests=_integer(environ, "EMPANEL_TENANT_DAY_REQUESTS", 0, 0, MOST_REQUESTS),
-            day_cost_usd=_number(environ, "EMPANEL_TENANT_DAY_COST_USD", 0, 0, MOST_USD),
+            tables,
+            day_requests=integer(environ, "EMPANEL_TENANT_DAY_REQUESTS", 0, 0, MOST_REQUESTS),
+            day_cost_usd=number(environ, "EMPANEL_TENANT_DAY_COST_USD", 0, 0, MOST_USD),
+            open_seats=integer(environ, "EMPANEL_TENANT_OPEN_SEATS", 0, 0, MOST_SEATS),
         ),
         webhook_secrets=_webhook_secrets(environ.get("EMPANEL_WEBHOOK_SECRETS", "")),
-        webhook_loopback=_flag(environ, "EMPANEL_WEBHOOK_ALLOW_LOOPBACK")
+        webhook_loopback=flag(environ, "EMPANEL_WEBHOOK_ALLOW_LOOPBACK")
         and bool(environ.get("FIRESTORE_EMULATOR_HOST")),  # with emulators only
+        operator_tenant=environ.get("EMPANEL_OPERATOR_TENANT", "").strip() or None,
+        platform_checks_signatures=_platform_checks_signatures(environ),
+        api_audience=environ.get("EMPANEL_API_AUDIENCE", "").strip() or None,
+        api_accounts=accounts_of(tables),
+        key_requests_per_minute=integer(
+            environ, "EMPANEL_KEY_REQUESTS_PER_MINUTE", 0, 0, 1_000_000
+        ),
+        waits=integer(environ, "EMPANEL_WAITS", 64, 1, 1000),
+        tenant_waits=integer(environ, "EMPANEL_TENANT_WAITS", 32, 1, 1000),
+        cors_origins=_origins(environ.get("EMPANEL_CORS_ORIGINS", "")),
     )
     _check_time_chain(settings)
     if settings.push_certs is not None and not settings.on_emulators:
         raise ConfigurationError("EMPANEL_PUSH_CERTS is for emulators only; unset it")
+    if settings.api_audience is not None and settings.api_audience == settings.push_audience:
+        raise ConfigurationError(
+            f"EMPANEL_API_AUDIENCE={settings.api_audience!r} must not be EMPANEL_PUSH_AUDIENCE: "
+            "a token for one of them must not open the other"
+        )
     return settings
+
+
+def require_audience(settings: Settings) -> None:
+    """Refuse to serve accounts whose tokens could be meant for anyone.
+
+    Raises:
+        ConfigurationError: tenants have accounts, but no audience is set.
+    """
+    if settings.api_accounts and settings.api_audience is None:
+        raise ConfigurationError(
+            "EMPANEL_API_AUDIENCE is not set; the accounts in EMPANEL_TENANTS need it"
+        )
 
 
 def require_callers(settings: Settings) -> None:
@@ -125,13 +172,26 @@ def require_secrets(settings: Settings) -> None:
         )
 
 
+def _platform_checks_signatures(environ: Mapping[str, str]) -> bool:
+    """Whether callers' tokens come without the signature, because Cloud Run's guard has checked it.
+
+    Cloud Run names itself in K_SERVICE; anywhere else such a token would prove nothing.
+    """
+    chosen = environ.get("EMPANEL_PUSH_SIGNATURE", "").strip() or "google"
+    if chosen not in {"google", "platform"}:
+        raise ConfigurationError(f"EMPANEL_PUSH_SIGNATURE={chosen!r} must be google or platform")
+    if chosen == "platform" and not environ.get("K_SERVICE"):
+        raise ConfigurationError("EMPANEL_PUSH_SIGNATURE='platform' is for Cloud Run only")
+    return chosen == "platform"
+
+
 def _webhook_secrets(text: str) -> tuple[str, ...]:
     """Return the signing secrets, newest first; no text shows what they are."""
     secrets = tuple(part.strip() for part in text.split(",") if part.strip())
-    for number, secret in enumerate(secrets, 1):
+    for place, secret in enumerate(secrets, 1):
         if not _is_secret(secret):
             raise ConfigurationError(
-                f"EMPANEL_WEBHOOK_SECRETS: secret {number} must be whsec_ and the base64 of "
+                f"EMPANEL_WEBHOOK_SECRETS: secret {place} must be whsec_ and the base64 of "
                 f"{SECRET_BYTES[0]} to {SECRET_BYTES[1]} bytes"
             )
     return secrets
@@ -144,13 +204,6 @@ def _is_secret(secret: str) -> bool:
     except ValueError:
         return False
     return prefix == "whsec" and SECRET_BYTES[0] <= len(key) <= SECRET_BYTES[1]
-
-
-def _flag(environ: Mapping[str, str], name: str) -> bool:
-    text = environ.get(name, "").strip() or "0"
-    if text not in ("0", "1"):
-        raise ConfigurationError(f"{name}={text!r} must be 0 or 1")
-    return text == "1"
 
 
 def _check_time_chain(settings: Settings) -> None:
@@ -169,28 +222,13 @@ def _check_time_chain(settings: Settings) -> None:
         )
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(name.strip() for name in text.split(",") if name.strip())
-
-
-def _number(
-    environ: Mapping[str, str], name: str, default: float, least: float, most: float
-) -> float:
-    text = environ.get(name, "").strip()
-    rule = f"must be a number from {least:g} to {most:g}"
-    if not text:
-        return default
-    try:
-        value = float(text)
-    except ValueError as exc:
-        raise ConfigurationError(f"{name}={text!r} {rule}") from exc
-    if not least <= value <= most:
-        raise ConfigurationError(f"{name}={text!r} {rule}")
-    return value
-
-
-def _integer(environ: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    value = _number(environ, name, default, least, most)
-    if value != int(value):
-        raise ConfigurationError(f"{name}={environ[name]!r} must be a whole number")
-    return int(value)
+def _origins(text: str) -> frozenset[str]:
+    """Return the origins whose pages may call the API from a browser; a wildcard is none."""
+    origins = names(text)
+    for origin in sorted(origins):
+        if _ORIGIN.fullmatch(origin) is None:
+            raise ConfigurationError(
+                f"EMPANEL_CORS_ORIGINS: {origin!r} must be an origin as browsers spell it: scheme,"
+                " host in lower case and at most a port, such as https://app.example.com"
+            )
+    return origins

@@ -29,8 +29,8 @@ DELIVERIES = "CloudPubSubDeadLetterSourceDeliveryCount"
 PREVIEW_BYTES = 200
 
 
-class Burial(Enum):
-    """What a dead letter was about."""
+class Addressee(Enum):
+    """What a dead letter was for, and how that stands."""
 
     FINISHED = "finished"  # what it was for has ended: nothing was changed
     ENDED = "ended"  # its seat could spend nothing more, and has ended now
@@ -48,15 +48,18 @@ class _Letter:
     def facts(self) -> dict[str, Any]:
         """What the incident keeps of the message: identities and how it came here."""
         attributes = self.message.attributes
+        count = attributes.get(DELIVERIES, "")[:9]
         return {
             "digest": self.digest,
             "message_id": self.message_id,
             "subscription": attributes.get(SUBSCRIPTION),
-            "deliveries": attributes.get(DELIVERIES),
+            "deliveries": int(count) if count.isascii() and count.isdigit() else None,
         }
 
 
-async def bury(services: Services, message: Message, message_id: str | None) -> Burial:
+async def record_dead_letter(
+    services: Services, message: Message, message_id: str | None
+) -> Addressee:
     """Record one dead letter and end what it leaves spent. Safe to repeat: it may arrive twice.
 
     Raises:
@@ -66,48 +69,50 @@ async def bury(services: Services, message: Message, message_id: str | None) -> 
         message=message, message_id=message_id, digest=hashlib.sha256(message.data).hexdigest()
     )
     try:
-        burial = await _bury(services, letter)
+        addressee = await _take_up(services, letter)
     except UnreadableRecord as exc:
         await _record(services, letter, letter.digest, f"cannot be worked on: {exc}")
-        burial = Burial.UNKNOWN
-    telemetry.event("dead letter", digest=letter.digest, burial=burial.value, **_names(message))
-    return burial
+        addressee = Addressee.UNKNOWN
+    telemetry.event(
+        "dead letter", digest=letter.digest, addressee=addressee.value, **_names(message)
+    )
+    return addressee
 
 
-async def _bury(services: Services, letter: _Letter) -> Burial:
+async def _take_up(services: Services, letter: _Letter) -> Addressee:
     if "notification" in letter.message.attributes:
-        return await _bury_notification(services, letter)
-    return await _bury_seat(services, letter, decode_seat(letter.message))
+        return await _take_up_notification(services, letter)
+    return await _take_up_seat(services, letter, decode_seat(letter.message))
 
 
-async def _bury_seat(services: Services, letter: _Letter, message: SeatMessage) -> Burial:
+async def _take_up_seat(services: Services, letter: _Letter, message: SeatMessage) -> Addressee:
     [found] = await services.ledger.get(job_path(message.job))
     job = from_snapshot(Job, found)
     already = job is None or job.run != message.run or job.state.is_terminal
     delivery = await end_if_spent(services, message)
     if job is None or delivery is Delivery.UNKNOWN_SEAT:
         await _record(services, letter, letter.digest, "there is no such job or seat")
-        return Burial.UNKNOWN
+        return Addressee.UNKNOWN
     if already:
-        return Burial.FINISHED
+        return Addressee.FINISHED
     cause = f"{message.job}.{message.run}.{message.seat}"
     ended = delivery is Delivery.ENDED
     detail = "its tries were spent: it has ended" if ended else "it goes on by its timers"
     seat = job.seats[message.seat].seat
     await _record(services, letter, cause, f"seat {seat}: {detail}", job=job, seat=seat)
-    return Burial.ENDED if ended else Burial.OPEN
+    return Addressee.ENDED if ended else Addressee.OPEN
 
 
-async def _bury_notification(services: Services, letter: _Letter) -> Burial:
+async def _take_up_notification(services: Services, letter: _Letter) -> Addressee:
     name = decode_notification(letter.message)
     decision, _, run = name.rpartition(".")
     [found] = await services.ledger.get(notification_path(decision, int(run)))
     notification = from_snapshot(Notification, found)
     if notification is None:
         await _record(services, letter, letter.digest, "there is no such notification")
-        return Burial.UNKNOWN
+        return Addressee.UNKNOWN
     if notification.next_at is None:
-        return Burial.FINISHED
+        return Addressee.FINISHED
     await open_incident(
         services,
         "dead_letter",
@@ -118,7 +123,7 @@ async def _bury_notification(services: Services, letter: _Letter) -> Burial:
         detail=f"notification {name}: it goes on by its timer",
         **letter.facts,
     )
-    return Burial.OPEN
+    return Addressee.OPEN
 
 
 async def _record(

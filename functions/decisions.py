@@ -37,7 +37,7 @@ async def act_once(
     path = action_path(decision, name)
     if (held := await _held(services, tenant, path)) is not None:
         return held
-    if not await _exists(services, tenant, decision):
+    if not await is_known(services, tenant, decision):
         return None
     data: dict[str, Any] = {
         "v": SCHEMA_VERSION,
@@ -58,7 +58,12 @@ async def act_once(
     return Action(holder=held.holder, at=held.at, created=created)
 
 
-async def _exists(services: Services, tenant: str, decision: str) -> bool:
+async def is_known(services: Services, tenant: str, decision: str) -> bool:
+    """Whether a job of the tenant has this decision.
+
+    Raises:
+        LedgerUnavailable: no answer.
+    """
     where = (("tenant", "==", tenant), ("decision_id", "==", decision))
     return bool(await services.ledger.query(Query(collection="jobs", where=where, limit=1)))
 

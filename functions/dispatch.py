@@ -50,9 +50,7 @@ async def dispatch(services: Services, job: Job, seats: Iterable[int]) -> None:
         await services.publisher.publish(services.settings.evaluate_topic, messages)
 
 
-async def start(
-    services: Services, job: Job, seats: Iterable[int], update_time: datetime
-) -> None:
+async def start(services: Services, job: Job, seats: Iterable[int], update_time: datetime) -> None:
     """Publish the seats of a run that was just recorded; what fails is left to repair.
 
     `update_time` is that of the job's document as it was recorded.

@@ -5,14 +5,13 @@ here acknowledges: the outcome is mapped to a status in one table (`functions.we
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 
 from functions import telemetry
 from functions.budgeting import refund_unsent, reserve_attempt, true_up
-from functions.config import SETTLING_SECONDS
-from functions.core.documents import job_path
-from functions.core.errors import ObjectMissing, UnreadableRecord, WriteConflict
+from functions.core.endings import seat_record, stopped_seat
+from functions.core.errors import ObjectMissing, UnreadableRecord
 from functions.core.jobs import (
     Evaluation,
     Job,
@@ -21,7 +20,6 @@ from functions.core.jobs import (
     SeatError,
     SeatRecord,
     SeatState,
-    Wake,
 )
 from functions.core.leases import (
     Claim,
@@ -34,27 +32,28 @@ from functions.core.leases import (
     claim,
     under_way,
 )
-from functions.core.ports import Provider, Update
+from functions.core.ports import Provider
 from functions.core.prompts import PROMPT_DIGEST
 from functions.dispatch import SeatMessage, dispatch
 from functions.incidents import open_incident
 from functions.inputs import Question, read_question
 from functions.leasing import Granted, try_claim
 from functions.looking import Seen, peek
-from functions.outcome import SHORT_WAIT_SECONDS
-from functions.postponing import Hold, hold_of, put_off
+from functions.postponing import (
+    LOOK_SECONDS,
+    Hold,
+    call_seconds,
+    hold_of,
+    own_wake,
+    postpone,
+    waited,
+    write_due,
+)
 from functions.purchase import buy
 from functions.reuse import Look, settle_without_call, write_unheld
 from functions.services import Services
-from functions.settlement import (
-    close_if_ended,
-    seat_record,
-    settle_seat,
-    stop_run,
-    stopped_seat,
-)
+from functions.settlement import close_if_ended, settle_seat, stop_run
 
-LOOK_SECONDS = 1.0  # how often a waiting delivery looks at another's lease
 LEAST_CALL_SECONDS = 0.25  # closer to the deadline nothing is claimed any more
 PAUSED = "rate_limited"  # the code of a seat that another one's pause held back
 CHANGED = "provider, endpoint or prompt template are not those the job was accepted with"
@@ -123,7 +122,7 @@ async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None
         return await _ended(services, seen)
     if seen.now >= job.deadline_at:
         if not await stop_run(services, job, JobState.EXPIRED, "the deadline passed"):
-            await services.slots.pause(services.clock, LOOK_SECONDS)
+            await services.slots.wait(services.clock, LOOK_SECONDS)
         return None
     left_seconds = (job.deadline_at - seen.now).total_seconds()
     if left_seconds <= LEAST_CALL_SECONDS:
@@ -143,14 +142,14 @@ async def _pass(services: Services, seen: Seen, until: float) -> Delivery | None
         return await _not_granted(services, seen, expected, until)
     provider = services.providers.get(job.seats[seen.index].provider)
     if provider is None or not _same_identity(job, seen.index, provider):
-        return await _fail_changed_identity(services, seen, CHANGED)
+        return await _fail(services, seen, "identity_changed", CHANGED)
     if (hold := await hold_of(services, seen, provider)) is not None:
         return await _hold_back(services, seen, hold, until)
     try:
         question = await read_question(services, job, seen.index)
     except (ObjectMissing, UnreadableRecord) as exc:
         await open_incident(services, "input_missing", job.id, job=job, detail=str(exc))
-        return await _fail_changed_identity(services, seen, str(exc))
+        return await _fail(services, seen, "identity_changed", str(exc))
     return await _claim_and_buy(services, seen, provider, question, until)
 
 
@@ -166,14 +165,9 @@ def _same_identity(job: Job, index: int, provider: Provider) -> bool:
     return provider.endpoint == job.seats[index].endpoint and job.digests.prompt == PROMPT_DIGEST
 
 
-async def _fail_changed_identity(services: Services, seen: Seen, reason: str) -> Delivery:
-    error = SeatError(code="identity_changed", message=reason, retryable=False)
-    await settle_seat(services, seen.job, _record(seen, SeatState.FAILED, error))
-    return await _ended(services, seen)
-
-
-async def _fail_budget_exhausted(services: Services, seen: Seen, reason: str) -> Delivery:
-    error = SeatError(code="budget_exhausted", message=reason, retryable=False)
+async def _fail(services: Services, seen: Seen, code: str, reason: str) -> Delivery:
+    """End the seat for a reason that no retry can mend."""
+    error = SeatError(code=code, message=reason, retryable=False)
     await settle_seat(services, seen.job, _record(seen, SeatState.FAILED, error))
     return await _ended(services, seen)
 
@@ -207,14 +201,14 @@ async def _claim_and_buy(
     left_seconds = until - services.clock.monotonic()
     if services.inflight.closing or left_seconds < services.settings.provider_deadline_seconds:
         return await _publish_afresh(services, seen)
-    patience = left_seconds - _needed_seconds(services)
+    patience = left_seconds - call_seconds(services)
     async with services.slots.provider(provider.name, patience) as free:
         if not free:
             return await _publish_afresh(services, seen)
         if await hold_of(services, seen, provider) is not None:  # paused while it stood in a queue
             return None
         if (no_room := await reserve_attempt(services, seen)) is not None:
-            return await _fail_budget_exhausted(services, seen, no_room)
+            return await _fail(services, seen, "budget_exhausted", no_room)
         async with services.slots.claiming():
             if services.inflight.closing:
                 return await _publish_afresh(services, seen)
@@ -229,10 +223,6 @@ async def _claim_and_buy(
                 return Delivery.ENDED
             return None
     return await _not_granted(services, seen, claimed, until)
-
-
-def _needed_seconds(services: Services) -> float:
-    return services.settings.provider_deadline_seconds + SETTLING_SECONDS
 
 
 def _claimant(services: Services, seen: Seen) -> Claimant:
@@ -277,7 +267,7 @@ async def _fail_exhausted(services: Services, seen: Seen, refused: Exhausted) ->
     A wake-up call of this seat is over; one of another job's seat stays.
     """
     after = bury(refused.evaluation, seen.now)
-    if after.wake == _wake(seen):
+    if after.wake == own_wake(seen):
         after = replace(after, wake_at=None, wake=None)
     if after != seen.evaluation:
         await write_unheld(services, seen, after)
@@ -299,8 +289,8 @@ async def _hold_back(services: Services, seen: Seen, hold: Hold, until: float) -
     if hold.goes_at >= seen.job.deadline_at:
         return await _fail_due_too_late(services, seen, hold.goes_at, hold.code)
     wait_seconds = (hold.goes_at - services.clock.now()).total_seconds()
-    if not await _waited(services, wait_seconds, until):
-        await put_off(services, seen, hold.goes_at)
+    if not await waited(services, wait_seconds, until):
+        await write_due(services, seen, hold.goes_at)
     return None
 
 
@@ -327,46 +317,9 @@ async def _wait(
     services: Services, seen: Seen, wait_seconds: float, back_at: datetime, until: float
 ) -> Delivery | None:
     """Wait in the handler when that is short and a place is free, else leave it to a timer."""
-    if await _waited(services, wait_seconds, until):
+    if await waited(services, wait_seconds, until):
         return None
-    return await _postpone(services, seen, back_at)
-
-
-async def _waited(services: Services, wait_seconds: float, until: float) -> bool:
-    """Wait in the handler; False, at once, when that is too long or no place is free."""
-    left_seconds = until - services.clock.monotonic()
-    enough = left_seconds > wait_seconds + _needed_seconds(services)
-    if wait_seconds > SHORT_WAIT_SECONDS or not enough or services.inflight.closing:
-        return False
-    async with services.slots.waiting() as allowed:
-        if allowed:
-            await services.slots.pause(services.clock, max(0.05, wait_seconds))
-        return allowed
-
-
-async def _postpone(services: Services, seen: Seen, back_at: datetime) -> Delivery | None:
-    """Bring the job's next check forward to `back_at`; on conflict look again.
-
-    `wake_at` of the evaluation serves one seat only, so the others rely on their own job.
-    """
-    job, evaluation = seen.job, seen.evaluation
-    if evaluation is not None and evaluation.wake == _wake(seen) and evaluation.holder is None:
-        written = await write_unheld(services, seen, replace(evaluation, wake_at=back_at))
-        return Delivery.DEFERRED if written else None
-    back_at = max(back_at, seen.now + timedelta(seconds=LOOK_SECONDS))
-    if job.check_at is not None and job.check_at <= back_at:
-        return Delivery.DEFERRED
-    fields = {"check_at": min(back_at, job.deadline_at)}
-    update = Update(path=job_path(job.id), fields=fields, if_updated_at=seen.job_update_time)
-    try:
-        await services.ledger.commit(update)
-    except WriteConflict:
-        return None
-    return Delivery.DEFERRED
-
-
-def _wake(seen: Seen) -> Wake:
-    return Wake(job=seen.job.id, run=seen.job.run, seat=seen.index)
+    return Delivery.DEFERRED if await postpone(services, seen, back_at) else None
 
 
 async def _publish_afresh(services: Services, seen: Seen) -> Delivery:

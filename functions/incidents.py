@@ -2,10 +2,16 @@
 
 The identity of an incident is a digest of its kind and cause, so the same finding, seen again by a
 redelivery or the next repair, does not open a second one.
+
+An incident of no tenant, such as a message that nobody can read, is shown to the operators of one
+tenant only (`EMPANEL_OPERATOR_TENANT`): it may hold the first bytes of anybody's message.
 """
 
+import asyncio
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from functions import telemetry
@@ -14,10 +20,14 @@ from functions.core.documents import incident_path
 from functions.core.errors import WriteConflict
 from functions.core.jobs import SCHEMA_VERSION, Job
 from functions.core.ports import SERVER_TIME, Create, Query, Snapshot, Update
+from functions.core.times import rfc3339
+from functions.operator_log import log_entry
 from functions.services import Services
 
 OPEN, RESOLVED = "open", "resolved"
 OPERATOR = "operator"  # who answers for what belongs to no job
+# What is kept of a message that an incident is about; the preview of one that names no job only.
+MESSAGE = ("digest", "message_id", "subscription", "deliveries", "preview")
 
 ESCALATION_HOURS = {
     "output_missing": 4.0,  # a success whose object is gone
@@ -66,8 +76,9 @@ async def open_incident(
 ) -> bool:
     """Record an incident; False when the same cause has one already.
 
-    `job` gives tenant, job and owner; where it is not at hand they are named one by one. `facts`
-    holds nothing but identities and, of a message nobody could read, its first bytes.
+    `job` gives tenant, job and owner; where it is not at hand they are named one by one. Without a
+    tenant the incident belongs to nobody, which is stored as null, so that a query can find it.
+    `facts` holds nothing but identities and, of a message nobody could read, its first bytes.
 
     Raises:
         LedgerUnavailable: it is not certain that the incident is on record.
@@ -76,7 +87,6 @@ async def open_incident(
     document = {
         "v": SCHEMA_VERSION,
         "kind": kind,
-        "tenant": job.tenant if job else tenant,
         "job": job.id if job else job_id,
         "seat": seat,
         "owner": job.owner if job else owner or OPERATOR,
@@ -87,6 +97,7 @@ async def open_incident(
         **facts,
     }
     present = {name: value for name, value in document.items() if value is not None}
+    present["tenant"] = job.tenant if job else tenant
     try:
         await services.ledger.commit(Create(path=incident_path(identity), data=present))
     except WriteConflict:
@@ -97,36 +108,68 @@ async def open_incident(
     return True
 
 
+def tenants_seen(services: Services, tenant: str, *, operator: bool) -> tuple[str | None, ...]:
+    """Return whose incidents a caller may see and resolve; None stands for those of no tenant."""
+    trusted = operator and tenant == services.settings.operator_tenant
+    return (tenant, None) if trusted else (tenant,)
+
+
 async def list_incidents(
-    services: Services, tenant: str, status: str | None, *, limit: int, cursor: str | None
+    services: Services,
+    tenants: Sequence[str | None],
+    status: str | None,
+    *,
+    limit: int,
+    cursor: str | None,
 ) -> tuple[list[Snapshot], str | None]:
-    """Return a page of a tenant's incidents, newest first, and the next page's cursor.
+    """Return a page of the incidents of `tenants`, newest first, and the next page's cursor.
 
     Raises:
         BadCursor: the cursor cannot be read.
         LedgerUnavailable: no answer, or the query lacks its index.
     """
+    after = decode_cursor(cursor) if cursor is not None else None
+    queries = [_query(tenant, status, limit + 1, after) for tenant in tenants]
+    pages = await asyncio.gather(*map(services.ledger.query, queries))
+    # Each page is in this order, and goes at least as far as the one that is shown.
+    found = sorted(chain(*pages), key=_position, reverse=True)
+    page = found[:limit]
+    more = len(found) > limit
+    return page, encode_cursor(*_position(page[-1])) if page and more else None
+
+
+def _query(
+    tenant: str | None, status: str | None, limit: int, after: tuple[Any, str] | None
+) -> Query:
     where = [("tenant", "==", tenant), *([("status", "==", status)] if status else [])]
-    query = Query(
+    return Query(
         collection="incidents",
         where=tuple(where),
         order_by="opened_at",
         descending=True,
-        limit=limit + 1,
-        after=decode_cursor(cursor) if cursor is not None else None,
+        limit=limit,
+        after=after,
     )
-    found = await services.ledger.query(query)
-    page = found[:limit]
-    more = len(found) > limit
-    last = page[-1] if page else None
-    next_cursor = encode_cursor((last.data or {})["opened_at"], last.id) if last and more else None
-    return page, next_cursor
+
+
+def _position(found: Snapshot) -> tuple[datetime, str]:
+    return (found.data or {})["opened_at"], found.id
+
+
+async def is_known(services: Services, tenants: Sequence[str | None], incident: str) -> bool:
+    """Whether there is such an incident of one of these tenants.
+
+    Raises:
+        LedgerUnavailable: no answer.
+    """
+    [found] = await services.ledger.get(incident_path(incident))
+    return found.data is not None and found.data.get("tenant") in tenants
 
 
 async def resolve(
-    services: Services, tenant: str, incident: str, note: str, by: str
+    services: Services, tenants: Sequence[str | None], incident: str, note: str, by: str
 ) -> Snapshot | None:
-    """Mark a tenant's incident as resolved, with a note; None when there is no such incident.
+    """Mark an incident of `tenants` as resolved, with a note; None when there is no such incident.
 
     One that is resolved already stays as it is.
 
@@ -136,14 +179,22 @@ async def resolve(
     path = incident_path(incident)
     while True:
         [found] = await services.ledger.get(path)
-        if found.data is None or found.data.get("tenant") != tenant:
+        if found.data is None or found.data.get("tenant") not in tenants:
             return None
         if found.data.get("status") == RESOLVED:
             return found
         fields = {"status": RESOLVED, "note": note, "resolved_by": by, "resolved_at": SERVER_TIME}
         update = Update(path=path, fields=fields, if_updated_at=found.update_time)
+        log = log_entry(
+            services,
+            tenant=found.data.get("tenant"),
+            who=by,
+            what="resolve",
+            job=found.data.get("job"),
+            incident=incident,
+        )
         try:
-            await services.ledger.commit(update)
+            await services.ledger.commit(update, log)
         except WriteConflict:
             continue
         telemetry.event("incident resolved", incident=incident, by=by)
@@ -165,8 +216,9 @@ def incident_view(found: Snapshot) -> dict[str, Any]:
         "note": data.get("note"),
         "resolved_at": _time(data.get("resolved_at")),
         "resolved_by": data.get("resolved_by"),
+        "message": {name: data.get(name) for name in MESSAGE} if "digest" in data else None,
     }
 
 
 def _time(value: Any) -> str | None:
-    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else None
+    return rfc3339(value) if isinstance(value, datetime) else None

@@ -6,6 +6,7 @@ A cut ends one call, not its handler: the handler still records the attempt and 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -88,7 +89,9 @@ class InFlight:
         self.calls.add(entry)
         self._idle.clear()
         if self._watching is None:
-            self._watching = asyncio.create_task(self._watch(self), name="watch stops")
+            self._watching = asyncio.create_task(
+                self._watch(self), name="watch stops", context=Context()
+            )  # it is no part of the request that happens to start it
         try:
             yield entry
         finally:
@@ -203,7 +206,7 @@ class Slots:
         finally:
             self._waiting_left += 1
 
-    async def pause(self, clock: Clock, seconds: float) -> None:
+    async def wait(self, clock: Clock, seconds: float) -> None:
         """Wait, but no longer than until a shutdown begins."""
         sleeping = asyncio.ensure_future(clock.sleep(seconds))
         closing = asyncio.ensure_future(self._closing.wait())

@@ -26,9 +26,11 @@ from functions.core.deliveries import (
 from functions.core.documents import changes, from_snapshot
 from functions.core.errors import PublishFailed, WriteConflict
 from functions.core.notifications import Notification, NotificationState
-from functions.core.ports import Snapshot, Update
+from functions.core.ports import Snapshot, Update, Write
+from functions.core.times import timestamp
 from functions.core.webhooks import WebhookAnswer, WebhookCall, WebhookOutcome
 from functions.incidents import open_incident
+from functions.operator_log import log_entry
 from functions.outbox import announce_again, publish_event
 from functions.services import Services
 
@@ -67,8 +69,10 @@ async def notify(services: Services, name: str) -> Notified:
     return Notified.DEFERRED
 
 
-async def redeliver(services: Services, tenant: str, name: str) -> Notification | None:
+async def redeliver(services: Services, tenant: str, name: str, *, by: str) -> Notification | None:
     """Let a tenant's notification be sent again; None when there is none.
+
+    `by` is the name of who asked for it.
 
     Raises:
         LedgerUnavailable: it is not certain that it will be.
@@ -78,8 +82,16 @@ async def redeliver(services: Services, tenant: str, name: str) -> Notification 
         if notification is None:
             return None
         after = asked_again(notification, found.read_time)
+        log = log_entry(
+            services,
+            tenant=tenant,
+            who=by,
+            what="redeliver",
+            job=notification.job,
+            notification=name,
+        )
         try:
-            await _move(services, found, notification, after)
+            await _move(services, found, notification, after, log)
         except WriteConflict:
             continue
         telemetry.event("notification asked for again", notification=name)
@@ -111,14 +123,14 @@ def notification_view(notification: Notification) -> dict[str, Any]:
         "event_published": notification.event_published,
         "webhook": notification.webhook,
         "tries": notification.tries,
-        "next_at": _time(notification.next_at),
-        "created_at": _time(notification.created_at),
+        "next_at": timestamp(notification.next_at),
+        "created_at": timestamp(notification.created_at),
         "body": notification.body,
         "body_sha256": notification.body_sha256,
         "deliveries": [
             {
                 "number": record.number,
-                "at": _time(record.at),
+                "at": timestamp(record.at),
                 "outcome": record.outcome,
                 "reason": record.reason,
                 "http_status": record.http_status,
@@ -128,10 +140,6 @@ def notification_view(notification: Notification) -> dict[str, Any]:
             for record in notification.deliveries
         ],
     }
-
-
-def _time(moment: datetime | None) -> str | None:
-    return moment.isoformat().replace("+00:00", "Z") if moment else None
 
 
 async def _read(services: Services, name: str) -> tuple[Snapshot, Notification | None]:
@@ -237,9 +245,13 @@ async def _put_off(services: Services, found: Snapshot) -> None:
 
 
 async def _move(
-    services: Services, found: Snapshot, before: Notification, after: Notification
+    services: Services,
+    found: Snapshot,
+    before: Notification,
+    after: Notification,
+    *others: Write,
 ) -> datetime:
-    """Write what has changed since `found`; return the document's new `update_time`."""
+    """Write what has changed since `found`, and `others` with it; return the commit's time."""
     fields = changes(before, after)
     update = Update(path=found.path, fields=fields, if_updated_at=found.update_time)
-    return await services.ledger.commit(update)
+    return await services.ledger.commit(update, *others)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functions import telemetry
 from functions.calling import LEASE_LOST, Cut
 from functions.core.costs import answer_cost_usd, failure_cost_usd
+from functions.core.endings import seat_record
 from functions.core.jobs import (
     Attempt,
     Evaluation,
@@ -28,7 +29,7 @@ from functions.leasing import Lease, commit_as_holder, give_back
 from functions.looking import Seen
 from functions.outputs import StoredAnswer
 from functions.services import Services
-from functions.settlement import seat_record, settle_as_holder
+from functions.settlement import settle_as_holder
 
 SHORT_WAIT_SECONDS = 10.0  # retries due within this are waited for in the handler
 REPAIR_HEAD_START_SECONDS = 10.0  # how long repair leaves a short wait to the handler that waits

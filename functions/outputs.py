@@ -13,6 +13,7 @@ from typing import Any
 
 from functions.core.documents import evaluation_path, from_snapshot
 from functions.core.errors import ObjectMissing, UnreadableRecord
+from functions.core.identities import name_in_bucket, work_key_of
 from functions.core.jobs import SCHEMA_VERSION, Attempt, Evaluation, Output, Seat, Usage
 from functions.core.ports import StoredObject
 from functions.core.verdicts import ProviderAnswer, Verdict
@@ -107,7 +108,7 @@ async def read_output(services: Services, output: Output) -> Mapping[str, Any]:
         ObjectsUnavailable: no certain answer.
         UnreadableRecord: the object does not match its digest.
     """
-    name = output.uri.removeprefix(services.objects.uri(""))
+    name = name_in_bucket(output.uri)
     data = await services.objects.read(name, output.generation)
     if hashlib.sha256(data).hexdigest() != output.sha256:
         raise UnreadableRecord(f"{output.uri}: the object does not match its digest")
@@ -120,7 +121,7 @@ async def output_exists(services: Services, output: Output) -> bool:
     Raises:
         ObjectsUnavailable: no certain answer.
     """
-    name = output.uri.removeprefix(services.objects.uri(""))
+    name = name_in_bucket(output.uri)
     stored = await services.objects.stat(name)
     return stored is not None and stored.generation == output.generation
 
@@ -132,8 +133,8 @@ async def was_purged(services: Services, uri: str) -> bool:
         LedgerUnavailable: no answer.
         UnreadableRecord: the evaluation cannot be read.
     """
-    name = uri.removeprefix(services.objects.uri(""))
-    [found] = await services.ledger.get(evaluation_path(name.split("/")[-2]))
+    name = name_in_bucket(uri)
+    [found] = await services.ledger.get(evaluation_path(work_key_of(name)))
     evaluation = from_snapshot(Evaluation, found)
     return evaluation is not None and name in evaluation.purged
 

@@ -11,6 +11,7 @@ Outputs are shared by all jobs that asked the same; they are gone for all of the
 was purged are remembered, so that the others' reports and the audit can tell it from a loss.
 """
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -23,6 +24,7 @@ from functions.core.documents import (
     job_path,
 )
 from functions.core.errors import EmpanelError, LedgerUnavailable, ObjectError, WriteConflict
+from functions.core.identities import name_in_bucket
 from functions.core.jobs import Evaluation, Inputs, Job, JobState, PurgedInput, SeatRecord
 from functions.core.leases import bury
 from functions.core.ports import SERVER_TIME, Query, Snapshot, Update
@@ -30,7 +32,7 @@ from functions.operator_log import log_entry
 from functions.services import Services
 
 TRIES = 20
-LONGEST_CALL_SECONDS = 900.0  # a handler ends after ten minutes; its process may stand still a while
+LONGEST_CALL_SECONDS = 900.0  # a handler ends after ten minutes; its process may stand still
 KEPT_NAMES = 16
 
 
@@ -64,15 +66,17 @@ async def sweep(services: Services, job: Job) -> int:
     Raises:
         LedgerUnavailable, ObjectsUnavailable: not everything is certainly deleted.
     """
-    deleted = 0
-    for name in await _output_names(services, job):
-        stored = await services.objects.stat(name)
-        if stored is not None:
-            deleted += await services.objects.delete(name, stored.generation)
+    names = await _output_names(services, job)
+    deleted = sum(await asyncio.gather(*(_delete(services, name) for name in names)))
     if job.purged_inputs and await _open_job_with_its_facts(services, job) is None:
         for kept in job.purged_inputs:
             deleted += await services.objects.delete(kept.name, kept.generation)
     return deleted
+
+
+async def _delete(services: Services, name: str) -> bool:
+    stored = await services.objects.stat(name)
+    return stored is not None and await services.objects.delete(name, stored.generation)
 
 
 def next_sweep(job: Job, now: datetime) -> datetime | None:
@@ -142,9 +146,11 @@ def _without_output(services: Services, found: Snapshot) -> Update | None:
     services.clock.observe(found.read_time)
     state = evaluation
     if state.holder is not None:
-        over = replace(state, lease_until=min(state.lease_until or found.read_time, found.read_time))
+        over = replace(
+            state, lease_until=min(state.lease_until or found.read_time, found.read_time)
+        )
         state = replace(bury(over, found.read_time), wake_at=None, wake=None)
-    output = state.output.uri.removeprefix(services.objects.uri("")) if state.output else None
+    output = name_in_bucket(state.output.uri) if state.output else None
     names = [name for name in (output, state.object_name) if name is not None]
     if names:
         purged = tuple(dict.fromkeys((*state.purged, *names)))[-KEPT_NAMES:]
@@ -182,9 +188,7 @@ async def _open_job_with_its_facts(services: Services, job: Job) -> str | None:
     return None
 
 
-def _jobs_with(
-    job: Job, digest: str, *also: tuple[str, str, object], limit: int = 1
-) -> Query:
+def _jobs_with(job: Job, digest: str, *also: tuple[str, str, object], limit: int = 1) -> Query:
     where = (("tenant", "==", job.tenant), ("input_digests", "array_contains", digest), *also)
     return Query(collection="jobs", where=where, limit=limit)
 
@@ -197,7 +201,7 @@ async def _output_names(services: Services, job: Job) -> list[str]:
     seats = await services.ledger.query(Query(collection=f"{job_path(job.id)}/seats"))
     records = [from_document(SeatRecord, doc.data or {}, doc.path) for doc in seats]
     uris = [record.output.uri for record in records if record.output is not None]
-    names = [uri.removeprefix(services.objects.uri("")) for uri in uris]
+    names = [name_in_bucket(uri) for uri in uris]
     for found in await services.ledger.get(*_evaluation_paths(job)):
         evaluation = from_snapshot(Evaluation, found)
         names += evaluation.purged if evaluation is not None else ()

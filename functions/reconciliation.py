@@ -37,7 +37,8 @@ from functions.stopped_runs import commit_end, end_seats, evaluations_of
 PAGE = 100
 AT_ONCE = 16
 LONGEST_CHECK_FACTOR = 15  # the check interval doubles up to this many times its first length
-WAKE_AGAIN_SECONDS = 60.0
+WAKE_AGAIN_SECONDS, LONGEST_WAKE_SECONDS = 60.0, 900.0
+FAILED_AGAIN_SECONDS, UNREADABLE_AGAIN_SECONDS = 60.0, 3600.0
 BUSY_AGAIN_SECONDS = 5.0  # a call of a stopped run ends within two seconds, or with its lease
 LOOK_SECONDS = 2.0  # how often a pass looks while anything is open
 PASS_SHARE = 0.8  # of the scheduler's period, where that is only seconds
@@ -74,7 +75,7 @@ async def repair(services: Services) -> RepairReport:
     """Look every few seconds for all but the end of the scheduler's period.
 
     A pass stays though nothing is open: a job accepted a moment later may have a retry due before
-    the next pass. Until then each look is one small read a shard.
+    the next pass. Until then each look is two small reads a shard.
 
     Raises:
         LedgerUnavailable: the ledger cannot be read; the next period tries again.
@@ -158,7 +159,7 @@ async def _each(
         if isinstance(error, BaseException) and not isinstance(error, Exception):
             raise error
         if isinstance(error, Exception) and not isinstance(error, LedgerUnavailable):
-            telemetry.error("repair failed", exc=error, path=found.path)
+            telemetry.error("repair failed, and not put off", exc=error, path=found.path)
             report.errors.append(f"{found.path}: {error!r}"[:300])
     return [error for error in results if isinstance(error, LedgerUnavailable)]
 
@@ -175,18 +176,24 @@ async def _guarded(services: Services, report: RepairReport, found: Snapshot, ti
     except UnreadableRecord as exc:
         report.errors.append(f"{found.path}: {exc}"[:300])
         await open_incident(services, "unreadable_record", found.path, detail=str(exc))
-        await _put_off(services, found, timer)
+        await _put_off(services, found, timer, UNREADABLE_AGAIN_SECONDS)
+    except LedgerUnavailable:
+        raise
+    except Exception as exc:  # noqa: BLE001 - whatever it is, it must not come first for ever
+        telemetry.error("repair failed", exc=exc, path=found.path)
+        report.errors.append(f"{found.path}: {exc!r}"[:300])
+        await _put_off(services, found, timer, FAILED_AGAIN_SECONDS)
 
 
-async def _put_off(services: Services, found: Snapshot, timer: Timer) -> None:
-    """Let an unreadable record stand back for an hour: a page full of them would hide others."""
-    later = found.read_time + timedelta(hours=1)
+async def _put_off(services: Services, found: Snapshot, timer: Timer, seconds: float) -> None:
+    """Let a record that fails stand back for a while: a page full of them would hide others."""
+    later = found.read_time + timedelta(seconds=seconds)
     try:
         await services.ledger.commit(
             Update(path=found.path, fields={timer.field: later}, if_updated_at=found.update_time)
         )
     except WriteConflict:
-        telemetry.event("unreadable record changed", path=found.path)
+        telemetry.event("failing record changed", path=found.path)
 
 
 async def _wake(services: Services, report: RepairReport, found: Snapshot) -> None:
@@ -201,7 +208,7 @@ async def _wake(services: Services, report: RepairReport, found: Snapshot) -> No
     open_run = (
         job is not None and wake is not None and job.run == wake.run and not job.state.is_terminal
     )
-    again = found.read_time + timedelta(seconds=WAKE_AGAIN_SECONDS)
+    again = found.read_time + timedelta(seconds=_wake_seconds(evaluation, found.read_time))
     fields: dict[str, object] = {"wake_at": again} if open_run else {"wake_at": DELETE}
     update = Update(path=found.path, fields=fields, if_updated_at=found.update_time)
     if job is None or wake is None or not open_run:
@@ -220,6 +227,16 @@ async def _wake(services: Services, report: RepairReport, found: Snapshot) -> No
     report.add("woken", job.id, reason)
 
 
+def _wake_seconds(evaluation: Evaluation, now: datetime) -> float:
+    """Return how long a seat is left to its message: twice the time it has waited, within limits.
+
+    So a backlog is not published again and again.
+    """
+    since = evaluation.lease_until if evaluation.holder is not None else evaluation.due_at
+    waited = (now - since).total_seconds() if since is not None else 0.0
+    return min(max(waited, WAKE_AGAIN_SECONDS), LONGEST_WAKE_SECONDS)
+
+
 async def _job(services: Services, job: str) -> Job | None:
     [found] = await services.ledger.get(job_path(job))
     return from_snapshot(Job, found)
@@ -233,6 +250,11 @@ async def _check(services: Services, report: RepairReport, found: Snapshot) -> N
     elif found.read_time >= job.deadline_at:
         if await stop_run(services, job, JobState.EXPIRED, "the deadline passed"):
             report.add("expired", job.id, "its deadline passed")
+        else:  # another was first, and has moved the head: then this is refused
+            again = found.read_time + timedelta(seconds=FAILED_AGAIN_SECONDS)
+            await services.ledger.commit(
+                Update(path=found.path, fields={"check_at": again}, if_updated_at=found.update_time)
+            )
     elif await close_if_ended(services, job):
         reason = "all its seats had ended"
         await services.ledger.commit(

@@ -63,12 +63,12 @@ class Plan:
 async def replay(services: Services, job: Job, *, by: str) -> Job:
     """Begin the next run of a job, and publish its open seats; return the job as it is then.
 
-    `by` is the name of who asked for it.
+    `job` is as the caller found it; `by` is the name of who asked for it.
 
     Raises:
-        NotReplayable: the job is open, or every seat has a success.
+        NotReplayable: the job is open, or in a later run by now, or every seat has a success.
         ReplayGone: something that is needed has been deleted.
-        DaySpent: the tenant's day has no room for the run; nothing is recorded.
+        DaySpent, TooManyOpen: the tenant has no room for the run; nothing is recorded.
         LedgerUnavailable, ObjectsUnavailable: it is not certain that the run was begun; ask again.
     """
     patient_until = services.clock.monotonic() + PATIENCE_SECONDS
@@ -78,23 +78,28 @@ async def replay(services: Services, job: Job, *, by: str) -> Job:
         current = from_snapshot(Job, found)
         if current is None:
             raise LedgerUnavailable(f"{found.path}: the job cannot be read back")
-        _check_state(current)
+        _check_state(current, job.run)
         if current.check_at is not None:
             await _finish_stopped(services, current, found, patient_until)
             continue
         plan = await _plan(services, current, found)
         await _check_nothing_gone(services, plan)
-        if (begun := await _begin(services, plan, by)) is not None:
+        async with services.open_seats.room(job.tenant, len(plan.open_seats)):
+            begun = await _begin(services, plan, by)
+        if begun is not None:
             await start(services, plan.after, plan.open_seats, begun)
             return plan.after
     raise LedgerUnavailable(f"{job_path(job.id)}: too much contention")
 
 
-def _check_state(job: Job) -> None:
+def _check_state(job: Job, seen_run: int) -> None:
+    """Refuse what cannot be replayed, and a request so late that it is about the past."""
     if job.purged_at is not None:
         raise ReplayGone("the job's inputs and outputs have been purged")
     if not job.state.is_terminal:
         raise NotReplayable(f"the job is {job.state.value}: its run {job.run} has not ended")
+    if job.run != seen_run:
+        raise NotReplayable(f"run {job.run} was begun meanwhile, and has ended {job.state.value}")
 
 
 async def _finish_stopped(
@@ -155,6 +160,7 @@ def _next_run(services: Services, job: Job, open_seats: Sequence[int], now: date
         stopped=None,
         check_at=first_check(services, now, job.policy.deadline_seconds),
         check_seconds=int(services.settings.repair_seconds),
+        open_seats=len(open_seats),
         day=wanted_day(services, job.tenant, job.policy, seats, now),
     )
 

@@ -11,12 +11,18 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from functions.core.errors import ObjectMissing, UnreadableRecord
+from functions.core.errors import (
+    LedgerUnavailable,
+    ObjectMissing,
+    ObjectsUnavailable,
+    UnreadableRecord,
+)
 from functions.core.jobs import Output, SeatError, SeatState
 from functions.core.model_identity import alias_of, panel_warnings
+from functions.core.times import timestamp
 from functions.outputs import read_output, was_purged
 from functions.services import Services
-from functions.statuses import JobStatus, output_view, timestamp
+from functions.statuses import JobStatus, output_view
 
 READS_AT_ONCE = 16
 
@@ -28,11 +34,7 @@ async def build_report(services: Services, status: JobStatus) -> dict[str, Any]:
         ObjectsUnavailable: the bucket gave no certain answer.
         LedgerUnavailable: no answer.
     """
-    limit = asyncio.Semaphore(READS_AT_ONCE)
-    indexes = range(len(status.job.seats))
-    async with asyncio.TaskGroup() as group:
-        reads = [group.create_task(_read(services, status, index, limit)) for index in indexes]
-    answers = [read.result() for read in reads]
+    answers = await _read_all(services, status)
     seats = [
         _seat_view(status, index, content)
         for index, content in enumerate(answers)
@@ -54,6 +56,23 @@ async def build_report(services: Services, status: JobStatus) -> dict[str, Any]:
         "warnings": await _warnings(services, status),
         "summary": _summary([seat["score"] for seat in seats], of=len(status.job.seats)),
     }
+
+
+async def _read_all(
+    services: Services, status: JobStatus
+) -> list[Mapping[str, Any] | SeatError | None]:
+    """Read every seat's answer; the first outage ends the other reads and comes out as itself."""
+    limit = asyncio.Semaphore(READS_AT_ONCE)
+    indexes = range(len(status.job.seats))
+    try:
+        async with asyncio.TaskGroup() as group:
+            reads = [group.create_task(_read(services, status, index, limit)) for index in indexes]
+    except ExceptionGroup as failed:
+        outages, others = failed.split((LedgerUnavailable, ObjectsUnavailable))
+        if outages is None or others is not None:
+            raise
+        raise outages.exceptions[0] from failed
+    return [read.result() for read in reads]
 
 
 async def _warnings(services: Services, status: JobStatus) -> list[dict[str, Any]]:

@@ -9,8 +9,9 @@ from functions.core.documents import (
     changes,
     evaluation_path,
 )
+from functions.core.endings import seat_record
 from functions.core.errors import UnreadableRecord, WriteConflict
-from functions.core.identities import output_object
+from functions.core.identities import name_in_bucket, output_object
 from functions.core.jobs import Evaluation, Outcome, SeatState
 from functions.core.leases import bury, end_attempt, has_output_since, holds_output, is_live
 from functions.core.leases import released as without_holder
@@ -19,7 +20,7 @@ from functions.incidents import open_incident
 from functions.looking import Seen
 from functions.outputs import StoredAnswer, find_answer, output_exists, was_purged
 from functions.services import Services
-from functions.settlement import seat_record, settle_seat
+from functions.settlement import settle_seat
 
 
 class Look(Enum):
@@ -54,7 +55,7 @@ async def _reuse(services: Services, seen: Seen, evaluation: Evaluation) -> Look
     if output is None or not await output_exists(services, output):
         if output is not None and await was_purged(services, output.uri):
             return Look.CHANGED  # between the look and this one
-        name = output.uri.removeprefix(services.objects.uri("")) if output else ""
+        name = name_in_bucket(output.uri) if output else ""
         await _report(services, seen, "output_missing", name, "the object is gone")
         if is_live(evaluation, seen.now):
             return Look.HELD
@@ -148,7 +149,11 @@ async def _discard_output(services: Services, seen: Seen, evaluation: Evaluation
 
 
 async def write_unheld(services: Services, seen: Seen, after: Evaluation) -> bool:
-    """Write an evaluation nobody holds, if it is still as it was seen; say whether it was."""
+    """Write an evaluation nobody holds, if it is still as it was seen; say whether it was.
+
+    Raises:
+        LedgerUnavailable: not certainly written; the delivery must come again.
+    """
     if seen.evaluation is None:
         return False
     fields = changes(seen.evaluation, after)

@@ -7,6 +7,7 @@ from functions.config import Settings
 from functions.core.ports import Clock, Ledger, Objects, PriceBook, Provider, Publisher, Webhooks
 from functions.hosts import HostSlots
 from functions.inflight import InFlight, Slots
+from functions.open_seats import OpenSeats
 from functions.pauses import Pauses
 from functions.sightings import Sightings
 from functions.windows import Windows
@@ -33,5 +34,6 @@ class Services:
     hosts: HostSlots
     pauses: Pauses
     windows: Windows
+    open_seats: OpenSeats
     new_id: Callable[[], str]
     jitter: Callable[[], float]

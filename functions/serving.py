@@ -14,10 +14,12 @@ from types import FrameType
 
 import uvicorn
 from functions_framework.aio import create_asgi_app
+from starlette.applications import Starlette
 
 from functions import bootstrap, config, telemetry
 from functions.core.errors import ConfigurationError
 from functions.providers import registry
+from functions.web.refusals import speak_problems
 
 SOURCE = Path(__file__).resolve().parent.parent / "main.py"
 SETTLE_SECONDS = 1.5  # from the last cut to the last answer; Cloud Run kills 10 s after SIGTERM
@@ -52,7 +54,7 @@ class Server(uvicorn.Server):
 
 def main() -> None:
     """Serve the target in FUNCTION_TARGET on PORT until SIGTERM or SIGINT."""
-    telemetry.configure()
+    telemetry.configure(os.environ.get("GOOGLE_CLOUD_PROJECT", "").strip())
     target = os.environ.get("FUNCTION_TARGET", "")
     try:
         settings = _checked(target)
@@ -62,7 +64,7 @@ def main() -> None:
         sys.exit(2)
     server = Server(
         uvicorn.Config(
-            create_asgi_app(target, str(SOURCE)),  # type: ignore[no-untyped-call]
+            create_app(target),
             host=os.environ.get("EMPANEL_HOST", "0.0.0.0"),  # noqa: S104 - a container
             port=port,
             access_log=False,
@@ -72,6 +74,11 @@ def main() -> None:
         settings.grace_seconds,
     )
     server.run()
+
+
+def create_app(target: str) -> Starlette:
+    """Return the framework's application for a target, its own refusals as problems."""
+    return speak_problems(create_asgi_app(target, str(SOURCE)))  # type: ignore[no-untyped-call]
 
 
 def _checked(target: str) -> config.Settings:
@@ -85,7 +92,9 @@ def _checked(target: str) -> config.Settings:
         raise ConfigurationError(f"FUNCTION_TARGET={target!r} must be one of {names}")
     settings = config.load(os.environ)
     registry.load(os.environ)
-    if target != "api":
+    if target == "api":
+        config.require_audience(settings)
+    else:
         config.require_callers(settings)
     if target == "notify":
         config.require_secrets(settings)

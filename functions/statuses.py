@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from functions.core.documents import (
@@ -13,6 +13,7 @@ from functions.core.documents import (
     job_path,
     terminal_path,
 )
+from functions.core.endings import stopped_seat_error, stopped_seat_state, total
 from functions.core.jobs import (
     Attempt,
     Evaluation,
@@ -27,8 +28,8 @@ from functions.core.jobs import (
 from functions.core.leases import is_live, own_attempts
 from functions.core.money import sum_usd
 from functions.core.ports import Query
+from functions.core.times import timestamp
 from functions.services import Services
-from functions.settlement import stopped_seat_error, stopped_seat_state, total
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,13 +192,6 @@ def output_view(output: Output | None) -> dict[str, Any] | None:
     if output is None:
         return None
     return {"uri": output.uri, "generation": output.generation, "sha256": output.sha256}
-
-
-def timestamp(moment: datetime | None) -> str | None:
-    """Return a moment in RFC 3339, UTC."""
-    if moment is None:
-        return None
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _seat_view(status: JobStatus, index: int) -> dict[str, Any]:

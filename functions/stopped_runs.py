@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from functions.core.documents import evaluation_path, from_snapshot
+from functions.core.endings import run_attempts, stopped_seat
 from functions.core.jobs import Evaluation, Job
 from functions.core.leases import under_way
 from functions.core.ports import Update
 from functions.services import Services
-from functions.settlement import read_seats, run_attempts, settle_seat, stopped_seat
+from functions.settlement import read_seats, settle_seat
 from functions.tenant_days import commit_trued_up
 
 

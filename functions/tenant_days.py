@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from functions.contention import TRIES, pause_before_next
 from functions.core.budgets import (
     day_of,
     day_reservation,
@@ -32,10 +33,6 @@ from functions.core.errors import EmpanelError, LedgerUnavailable, WriteConflict
 from functions.core.jobs import Attempt, DayReservation, Job, Policy, Seat, TenantDay
 from functions.core.ports import Create, Snapshot, Update, Write
 from functions.services import Services
-
-TRIES = 60
-PAUSE_SECONDS = 0.02
-LONGEST_PAUSE_SECONDS = 0.5
 
 Change = Callable[[TenantDay], TenantDay]
 
@@ -138,8 +135,7 @@ async def _commit_with_day(
         try:
             return await services.ledger.commit(_write(found, after), *writes)
         except WriteConflict:
-            seconds = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * (1 + number))
-            await services.clock.sleep(seconds * (1 + services.jitter()))
+            await pause_before_next(services, number)
             again, *existing = await services.ledger.get(path, *created)
             if again.update_time == found.update_time or any(e.exists for e in existing):
                 raise

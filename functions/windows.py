@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functions.core.documents import to_document, window_path
 from functions.core.errors import WriteConflict
 from functions.core.ports import Create, Ledger
-from functions.core.windows import Window, window_start
+from functions.core.windows import KEPT_LONGER, Window, window_start
 
 REMEMBERED = 1000
 
@@ -19,7 +19,7 @@ class Windows:
 
     def __init__(self, ledger: Ledger, retention_days: int) -> None:
         self._ledger = ledger
-        self._kept = timedelta(days=retention_days + 1)
+        self._kept = timedelta(days=retention_days) + KEPT_LONGER
         self._known: set[str] = set()
 
     async def ensure(self, now: datetime, tenant: str, window: str) -> None:

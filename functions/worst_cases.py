@@ -5,7 +5,7 @@ so the bytes of both messages and of the schema are an upper bound, usually thre
 real count. `FRAMING_TOKENS` is for what vendors add around them.
 
 Output: the seat's `max_output_tokens`, which the vendor enforces, reasoning included. A seat
-without one is assumed to need `ASSUMED_OUTPUT_TOKENS`; a model that writes more may take a run past
+without one is assumed to need `DEFAULT_OUTPUT_TOKENS`; a model that writes more may take a run past
 its cap by what it wrote more (`infra/decisions/2026-11-29-cost-caps.md`).
 """
 
@@ -20,10 +20,10 @@ from functions.core.identities import canonical_json
 from functions.core.jobs import Job, Seat
 from functions.core.prompts import Rubric, answer_schema, build_prompt
 from functions.core.submissions import Submission
+from functions.core.verdicts import DEFAULT_OUTPUT_TOKENS
 from functions.services import Services
 
 FRAMING_TOKENS = 512  # role markers, and the instructions vendors add to follow a schema
-ASSUMED_OUTPUT_TOKENS = 8192
 
 
 class CostRefused(EmpanelError):
@@ -70,7 +70,7 @@ def worst_cases(
             seat.provider,
             seat.model,
             input_tokens=input_tokens,
-            output_tokens=seat.parameters.get("max_output_tokens", ASSUMED_OUTPUT_TOKENS),
+            output_tokens=seat.parameters.get("max_output_tokens", DEFAULT_OUTPUT_TOKENS),
             at=now,
         )
         for seat in seats

@@ -2,6 +2,7 @@
 resource "google_project_service" "used" {
   for_each = toset([
     "artifactregistry.googleapis.com",
+    "billingbudgets.googleapis.com",
     "cloudscheduler.googleapis.com",
     "firestore.googleapis.com",
     "iam.googleapis.com",

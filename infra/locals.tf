@@ -27,7 +27,7 @@ locals {
     }
     reconcile = {
       publishes = ["evaluate", "notify"]
-      bucket    = ["read", "create"]
+      bucket    = ["read", "create", "purge"] # it finishes what a purge left
       keys      = false
       timeout   = local.audit_seconds
       instances = 2 # a repair beside an audit

@@ -18,6 +18,11 @@ output "audiences" {
   value       = local.audiences
 }
 
+output "api_audience" {
+  description = "The API's own entry of audiences."
+  value       = local.audiences["api"]
+}
+
 output "services" {
   description = "The name of every service in Cloud Run."
   value       = local.names

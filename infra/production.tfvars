@@ -13,4 +13,5 @@ provider_settings         = { GOOGLE_CLOUD_LOCATION = "europe-west1" }
 webhook_secrets_version   = "1"
 attempts_per_hour_alarm   = 400000
 tenant_day                = { requests = 2000000, cost_usd = 5000 }
+api_limits                = { key_requests_per_minute = 3000, tenant_open_seats = 200000 }
 monthly_budget            = { billing_account = "012345-6789AB-CDEF01", currency = "EUR", units = 2500 }

@@ -154,6 +154,11 @@ locals {
     for target, service in local.services : target => merge(
       local.common_environment,
       { FUNCTION_TARGET = target },
+      target == "api" ? {
+        EMPANEL_KEY_REQUESTS_PER_MINUTE = tostring(var.api_limits.key_requests_per_minute)
+        EMPANEL_TENANT_OPEN_SEATS       = tostring(var.api_limits.tenant_open_seats)
+      } : {},
+      target == "api" && var.operator_tenant != null ? { EMPANEL_OPERATOR_TENANT = var.operator_tenant } : {},
       service.keys ? var.provider_settings : {},
       service.keys && var.providers_file_version != null ? { EMPANEL_PROVIDERS = "/etc/empanel/providers.toml" } : {},
       contains(local.internal, target) ? {

@@ -10,3 +10,4 @@ provider_keys           = { OPENAI_API_KEY = "1" }
 webhook_secrets_version = "1"
 attempts_per_hour_alarm = 2000
 tenant_day              = { requests = 5000, cost_usd = 20 }
+api_limits              = { key_requests_per_minute = 300, tenant_open_seats = 2000 }

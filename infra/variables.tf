@@ -70,6 +70,12 @@ variable "runbook_url" {
   }
 }
 
+variable "operator_tenant" {
+  description = "The tenant whose operators also see what belongs to no tenant, such as unreadable messages; null for none."
+  type        = string
+  default     = null
+}
+
 variable "api_invokers" {
   description = "Who may reach the API through Cloud Run's own guard. null: everybody may, and Empanel's API keys alone decide."
   type        = set(string)
@@ -212,6 +218,18 @@ variable "tenant_day" {
   validation {
     condition     = var.tenant_day.requests >= 0 && var.tenant_day.cost_usd >= 0
     error_message = "tenant_day holds numbers from 0."
+  }
+}
+
+# Limits of single callers, 0 for none.
+variable "api_limits" {
+  description = "What one caller may take at once: requests of one key in a minute, from each instance of the API, and open seats of one tenant; 0 for no limit."
+  type        = object({ key_requests_per_minute = number, tenant_open_seats = number })
+  default     = { key_requests_per_minute = 0, tenant_open_seats = 0 }
+
+  validation {
+    condition     = var.api_limits.key_requests_per_minute >= 0 && var.api_limits.tenant_open_seats >= 0
+    error_message = "api_limits holds numbers from 0."
   }
 }
 

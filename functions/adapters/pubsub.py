@@ -24,6 +24,7 @@ from functions.core.ports import Message
 _MOST_MESSAGES = 1_000
 _MOST_BYTES = 9_000_000
 _FRAME_BYTES = 64
+_PUBLISH = "pubsub.topics.publish"
 _OPTIONS = (("grpc.max_reconnect_backoff_ms", 5_000), ("grpc.keepalive_time_ms", 60_000))
 _LOCAL_OPTIONS = (*_OPTIONS, ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
 
@@ -82,6 +83,34 @@ class PubsubPublisher:
         for outcome in await asyncio.gather(*(p.sent for p in parcels), return_exceptions=True):
             if outcome is not None:
                 raise outcome
+
+    async def check(self, topic: str) -> None:
+        """Return when the topic answers and would take messages; nothing is published.
+
+        Asked is what this account may do there: the one question that needs no permission, and that
+        finds nothing allowed on a topic that is not there. The emulator knows no permissions and is
+        asked for the topic.
+
+        Raises:
+            PublishFailed: it does not answer, is not there, or may not be published to.
+        """
+        self._connect()
+        path = f"projects/{self._project}/topics/{topic}"
+        try:
+            if self._emulator_host:
+                request = {"topic": path}
+                await self._publisher().get_topic(
+                    request=request, retry=None, timeout=self._timeout_seconds
+                )
+                return
+            answer = await self._publisher().test_iam_permissions(
+                request={"resource": path, "permissions": [_PUBLISH]},
+                timeout=self._timeout_seconds,
+            )
+        except (GoogleAPICallError, GoogleAuthError) as exc:
+            raise PublishFailed(f"Pub/Sub: {exc}") from exc
+        if _PUBLISH not in answer.permissions:
+            raise PublishFailed(f"{path}: not there, or not to be published to")
 
     async def aclose(self) -> None:
         """Wait until everything that was handed over has been sent, then close the connection."""

@@ -92,6 +92,18 @@ def check_query(query: Query) -> None:
         raise ValueError(f"limit {query.limit} is not positive")
 
 
+def summed_field(query: Query) -> str:
+    """Return the field whose sum a query is for: the one that it is ordered by.
+
+    Raises:
+        ValueError: there is none, or the query is one that Firestore would refuse.
+    """
+    check_query(query)
+    if query.order_by is None:
+        raise ValueError("a sum needs `order_by` its field")
+    return query.order_by
+
+
 def size_bytes(value: Any) -> int:
     """Return roughly what Firestore counts for a normalized value (no index entries)."""
     if isinstance(value, str):

@@ -142,8 +142,9 @@ class HttpWebhooks:
         response = await self._opened().send(request, stream=True)
         try:
             answer = _answer(response, call, begun)
-            with suppress(TimeoutError, httpx.HTTPError):
-                await _drain(response)
+            if time.monotonic() - begun + DRAIN_SECONDS < self._call_seconds:
+                with suppress(TimeoutError, httpx.HTTPError):
+                    await _drain(response)
             return answer
         finally:
             await response.aclose()

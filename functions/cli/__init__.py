@@ -4,6 +4,8 @@
     report JOB [--partial]                attempts JOB   jobs           cancel JOB
     replay JOB [--watch]
     audit [WINDOW] [--run]                incidents      resolve INCIDENT --note TEXT
+    drill [NAME...]
+    keys create --tenant T --role R --name N [--expires-days D]    keys list    keys revoke NAME|ID
 
 Exit codes (`exits.Exit`; every `--help` shows them too):
 
@@ -20,7 +22,7 @@ Exit codes (`exits.Exit`; every `--help` shows them too):
 problem document. Everything that is not an answer goes to standard error.
 """
 
-from functions.cli import book_commands
+from functions.cli import book_commands, drill_command, key_commands
 from functions.cli.commands import app
 
-__all__ = ["app", "book_commands"]
+__all__ = ["app", "book_commands", "drill_command", "key_commands"]

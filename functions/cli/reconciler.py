@@ -54,7 +54,14 @@ async def open_reconciler(
         Misused: the environment is not complete.
         Unreachable: there is no local stack, or no token can be had.
     """
-    url, token = _target(environ, checkout or CHECKOUT)
+    url, token = find_reconciler(environ, checkout or CHECKOUT)
+    async with reconciler_at(url, token) as reconciler:
+        yield reconciler
+
+
+@asynccontextmanager
+async def reconciler_at(url: str, token: str) -> AsyncIterator[Reconciler]:
+    """A client of the function at an address, with a token that it accepts."""
     headers = {"Authorization": f"Bearer {token}"}
     timeout = httpx.Timeout(AUDIT_SECONDS, connect=5.0)
     async with httpx.AsyncClient(
@@ -63,7 +70,12 @@ async def open_reconciler(
         yield Reconciler(http)
 
 
-def _target(environ: Mapping[str, str], checkout: Path) -> tuple[str, str]:
+def find_reconciler(environ: Mapping[str, str], checkout: Path) -> tuple[str, str]:
+    """Return the function's address and a token that it accepts.
+
+    Raises:
+        Misused, Unreachable: as `open_reconciler`.
+    """
     url = environ.get("EMPANEL_RECONCILE_URL")
     if url:
         audience = environ.get("EMPANEL_PUSH_AUDIENCE")

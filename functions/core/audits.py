@@ -7,6 +7,7 @@ The interface shows the first hundred of each list (`view`); the full report in 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from functions.core.errors import EmpanelError
 from functions.core.money import usd
 from functions.core.windows import no_counts
 
@@ -26,13 +27,14 @@ LISTS = (
     "repairs",
     "errors",
 )
+READ_ANEW = ("repairs", "errors")  # every audit makes these lists from nothing
 GAPS = (
     "missing_terminal",
     "missing_output",
     "missing_failure",
     "digest_mismatch",
     "orphan_outputs",
-    "undelivered_notifications",
+    "lost_notifications",
     "malformed",
 )
 
@@ -95,6 +97,12 @@ class Findings:
         """How many gaps of all kinds there are."""
         return sum(len(getattr(self, name)) for name in GAPS)
 
+    @property
+    def is_base(self) -> bool:
+        """Whether a later audit may look only at what these findings, as stored, list."""
+        lists = [getattr(self, name) for name in LISTS if name not in READ_ANEW]
+        return not (self.malformed or self.errors or any(len(items) >= KEPT for items in lists))
+
     def full(self) -> dict[str, Any]:
         """Return everything, for the report in the bucket."""
         content = asdict(self)
@@ -117,6 +125,11 @@ class Findings:
             "known_cost_usd": usd(self.known_usd),
             "unknown_costs": self.unknown_costs,
         }
+
+
+def error_text(exc: EmpanelError) -> str:
+    """Return an error as a report lists it."""
+    return f"{type(exc).__name__}: {exc}"[:500]
 
 
 def read_findings(content: dict[str, Any]) -> Findings:

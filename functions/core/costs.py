@@ -4,7 +4,8 @@
 |-----------------------------------------------|---------------------------------------|
 | never sent                                    | 0                                     |
 | any answer with usage, also one of no use     | by its usage                          |
-| an error status without usage                 | 0: the request was turned away        |
+| a timeout that a gateway told (408, 499, 504) | unknown: the model may have answered  |
+| another error status without usage            | 0: the request was turned away        |
 | an answer without usage                       | unknown                               |
 | sent, no answer; cut from our side            | unknown: it may have been paid for    |
 
@@ -41,5 +42,7 @@ def failure_cost_usd(
         return 0.0
     if failure.usage is not None:
         return answer_cost_usd(prices, seat, attempt, failure)
+    if failure.code == "timeout":
+        return None
     turned_away = failure.http_status is not None and failure.http_status >= ERROR_STATUS
     return 0.0 if turned_away else None

@@ -98,10 +98,11 @@ def after_try(
 def wait_seconds(tries: int, hint_seconds: float | None, jitter: float) -> float:
     """Return the seconds from a try that failed, the `tries`-th, to the next one.
 
-    The receiver's hint makes it longer, never shorter. `jitter` is in [0, 1).
+    The receiver's hint makes it longer, never shorter. `jitter` is in [0, 1). `tries` is 0 when
+    an operator asked for tries afresh while one was under way.
     """
     hint = min(hint_seconds or 0.0, LONGEST_HINT_SECONDS)
-    return max(WAITS_SECONDS[tries - 1], hint) * (1 + JITTER * jitter)
+    return max(WAITS_SECONDS[max(tries, 1) - 1], hint) * (1 + JITTER * jitter)
 
 
 def asked_again(before: Notification, now: datetime) -> Notification:

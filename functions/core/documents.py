@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from functions.core.access import ApiKey
 from functions.core.errors import UnreadableRecord
 from functions.core.identities import digest
 from functions.core.jobs import (
@@ -29,10 +30,29 @@ from functions.core.ports import DELETE, Snapshot
 from functions.core.windows import Window
 
 Record = (
-    Job | Evaluation | Notification | Pause | SeatRecord | Sighting | Terminal | TenantDay | Window
+    ApiKey
+    | Job
+    | Evaluation
+    | Notification
+    | Pause
+    | SeatRecord
+    | Sighting
+    | Terminal
+    | TenantDay
+    | Window
 )
 R = TypeVar(
-    "R", Job, Evaluation, Notification, Pause, SeatRecord, Sighting, Terminal, TenantDay, Window
+    "R",
+    ApiKey,
+    Job,
+    Evaluation,
+    Notification,
+    Pause,
+    SeatRecord,
+    Sighting,
+    Terminal,
+    TenantDay,
+    Window,
 )
 
 
@@ -116,6 +136,11 @@ def notification_path(decision: str, run: int) -> str:
 def action_path(decision: str, name: str) -> str:
     """Return the path of an action of a decision."""
     return f"decisions/{decision}/actions/{name}"
+
+
+def api_key_path(digest: str) -> str:
+    """Return the path of an API key's record, under the hash of its text."""
+    return f"api_keys/{digest}"
 
 
 def incident_path(incident: str) -> str:

@@ -119,6 +119,16 @@ def output_object(tenant: str, window: str, key: str, epoch: int) -> str:
     return f"outputs/{tenant}/{window}/{key}/{epoch}.json"
 
 
+def work_key_of(output_name: str) -> str:
+    """Return the work key in the object name of an output."""
+    return output_name.split("/")[-2]
+
+
+def name_in_bucket(uri: str) -> str:
+    """Return the name within its bucket of an object's `gs://bucket/name`."""
+    return uri.split("/", 3)[-1]
+
+
 def input_object(tenant: str, content_digest: str) -> str:
     """Return the object name of facts or rubric too large for the job's document."""
     return f"inputs/{tenant}/{content_digest}"

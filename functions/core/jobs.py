@@ -253,7 +253,8 @@ class Job:
     """One accepted panel request. The fields from `run` on are its head and change by precondition.
 
     `run_at` is the server's commit time of the acceptance or replay. `check_at` is when repair
-    looks at the job next; it is absent once nothing is left to do. `day` is there only where the
+    looks at the job next; it is absent once nothing is left to do. `open_seats` counts the run's
+    seats until it closes. `day` is there only where the
     tenant's day is capped; it changes once, when the run's last seat has its record. `stopped` is
     there only when a stopped run counts as succeeded: how it was stopped (`stop`). `purged_at` is
     when inputs and outputs were given up for deletion, `purged_inputs` what is to be deleted of the
@@ -286,6 +287,7 @@ class Job:
     check_at: datetime | None = None
     check_seconds: int = 60
     shard: int = 0
+    open_seats: int | None = None
     day: DayReservation | None = None
     stopped: JobState | None = None
     purged_at: datetime | None = None
@@ -305,7 +307,7 @@ class SeatRecord:
     `attempts` are the seat's own requests in this run: none when its output was reused. `carried`
     says that the success is an earlier run's, taken over by a replay. The output carries what it
     once cost. `models_returned` are the names that the question has been answered under so far, in
-    this run and before: more than one means that the model has changed.
+    this run and before: more than one means that the model has changed. It expires with its job.
     """
 
     run: int
@@ -322,6 +324,7 @@ class SeatRecord:
     due_at: datetime | None = None
     attempts: tuple[Attempt, ...] = ()
     models_returned: tuple[str, ...] = ()
+    expire_at: datetime | None = None
     v: int = SCHEMA_VERSION
 
 
@@ -364,7 +367,10 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terminal:
-    """How a run ended. Created once; no write path replaces it. `stopped` as in `Job`."""
+    """How a run ended. Created once; no write path replaces it. `stopped` as in `Job`.
+
+    It expires with its job: a later one of the same identity begins with nothing of it.
+    """
 
     job: str
     tenant: str
@@ -380,6 +386,7 @@ class Terminal:
     seats: tuple[SeatOutcome, ...] = ()
     totals: Totals = field(default_factory=Totals)
     stopped: JobState | None = None
+    expire_at: datetime | None = None
     v: int = SCHEMA_VERSION
 
     @property

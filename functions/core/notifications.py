@@ -11,11 +11,12 @@ the commit that closes the run, and are the same at every try.
 import hashlib
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 
 from functions.core.identities import shard_of
 from functions.core.jobs import SCHEMA_VERSION, Job, Terminal
+from functions.core.times import rfc3339
 
 KEPT_DELIVERIES = 20
 
@@ -107,12 +108,15 @@ def new_notification(job: Job, terminal: Terminal, first_check: datetime) -> Not
 
 def notification_body(terminal: Terminal) -> str:
     """Return the JSON that a receiver gets: ASCII only, so that no reader miscounts its bytes."""
-    completed_at = terminal.completed_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
     data = {
         "job_id": terminal.job,
         "run": terminal.run,
         "decision_id": terminal.decision_id,
         "state": terminal.state.value,
     }
-    content = {"type": f"job.{terminal.state.value}", "timestamp": completed_at, "data": data}
+    content = {
+        "type": f"job.{terminal.state.value}",
+        "timestamp": rfc3339(terminal.completed_at),
+        "data": data,
+    }
     return json.dumps(content, separators=(",", ":"))

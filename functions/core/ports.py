@@ -122,6 +122,10 @@ class Ledger(Protocol):
         """Return how many documents match, without reading them."""
         ...
 
+    async def total(self, query: Query) -> int:
+        """Return the sum of the field in `order_by`, of whole numbers, without reading them."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredObject:
@@ -201,6 +205,14 @@ class Publisher(Protocol):
         """
         ...
 
+    async def check(self, topic: str) -> None:
+        """Return when the topic answers and would take messages; nothing is published.
+
+        Raises:
+            PublishFailed: it does not.
+        """
+        ...
+
 
 class Provider(Protocol):
     """One configured endpoint. Sends one request and never repeats it."""
@@ -223,6 +235,13 @@ class Provider(Protocol):
     @property
     def pause_scope(self) -> str:
         """Name of endpoint and key, the key not given away; with a model, what a hint pauses."""
+        ...
+
+    def refused_parameters(self, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return why a seat's parameters cannot be asked for here, by their names.
+
+        Told at acceptance: a call with one of them would fail without being sent.
+        """
         ...
 
     async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:

@@ -2,7 +2,8 @@
 
 Python's `json` lets through duplicate keys, NaN, numbers that overflow to infinity, lone surrogates
 and any nesting. Each of these has turned into a wrong or unreadable record somewhere, so they are
-refused here, in one place, for every text that comes from outside.
+refused here in what providers answer. Requests have a reader of their own, which tells the caller
+each place that is wrong (`functions.web.strict_json`).
 """
 
 import json
@@ -55,12 +56,19 @@ def unsafe_integer(value: Any) -> int | None:
     return None
 
 
-def _check_depth(text: str) -> None:
+def is_deeper_than(text: str, levels: int) -> bool:
+    """Whether a JSON text nests deeper, told without parsing it."""
     depth = 0
     for match in _BRACKETS.finditer(text):
         depth += bool(match[1]) - bool(match[2])
-        if depth > MAX_DEPTH:
-            raise StrictJsonError(f"nested deeper than {MAX_DEPTH}")
+        if depth > levels:
+            return True
+    return False
+
+
+def _check_depth(text: str) -> None:
+    if is_deeper_than(text, MAX_DEPTH):
+        raise StrictJsonError(f"nested deeper than {MAX_DEPTH}")
 
 
 def _check_text(value: Any) -> None:

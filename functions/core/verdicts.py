@@ -15,6 +15,10 @@ from functions.core.schemas import answer_problem
 from functions.core.strict_json import StrictJsonError, parse, unsafe_integer
 
 PREVIEW_CHARACTERS = 500
+# What an answer may take of a seat without `max_output_tokens`: sent where an API demands a cap,
+# and what estimates and budgets count with everywhere. It covers reasoning, and stays far below
+# what needs a streamed answer. Why it is no part of a work key: `infra/decisions`, endpoint habits.
+DEFAULT_OUTPUT_TOKENS = 8192
 
 _FENCE = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)```", re.DOTALL | re.IGNORECASE)
 
@@ -174,4 +178,6 @@ def _verdict(answer: Mapping[str, Any], rubric: Rubric) -> Verdict:
 
 
 def _invalid(problem: str, text: str) -> CallFailure:
-    return CallFailure(code="invalid_output", message=preview(f"{problem}; answer: {text}"))
+    """Say what is wrong with an answer, not what it says: records hold no answers."""
+    message = preview(f"{problem}; the answer has {len(text)} characters")
+    return CallFailure(code="invalid_output", message=message)

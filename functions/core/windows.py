@@ -17,6 +17,7 @@ from functions.core.jobs import SCHEMA_VERSION, JobState
 
 HOUR = timedelta(hours=1)
 CLOSED_AFTER = timedelta(minutes=10)  # past the end of the hour; commits are long over by then
+KEPT_LONGER = timedelta(days=1)  # than the records of its runs
 OFF_WINDOW = timedelta(minutes=5)  # further off, a run counts in the wrong window
 
 
@@ -59,6 +60,16 @@ class Window:
     sealed_at: datetime | None = None
     view: dict[str, Any] = field(default_factory=dict)
     v: int = SCHEMA_VERSION
+
+    @property
+    def runs_expire_at(self) -> datetime:
+        """When the first of its runs' records may be deleted by their age."""
+        return self.expire_at - KEPT_LONGER
+
+    @property
+    def name(self) -> str:
+        """What the window is called among those of all tenants: `tenant.window`."""
+        return f"{self.tenant}.{self.window}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,10 +10,15 @@ from datetime import datetime
 from typing import Any
 
 from functions.core.jobs import Usage
-from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
+from functions.core.verdicts import (
+    DEFAULT_OUTPUT_TOKENS,
+    CallFailure,
+    CallRequest,
+    ProviderAnswer,
+)
 from functions.providers.base import Endpoint, WireRequest
 from functions.providers.building import json_request, refused_parameters
-from functions.providers.reading import Response, count, is_error, parse_json
+from functions.providers.reading import Response, counts, is_error, parse_json
 from functions.providers.redaction import Redact, unredacted
 from functions.providers.sent_schema import anthropic_schema
 
@@ -21,8 +26,6 @@ PATH = "/v1/messages"  # the base URL ends before the version
 # The version that still takes sampling parameters, for the models that do; they are sent only when
 # a caller gave them. An endpoint's `headers` name another: from 2026-10-21 on they are a 400.
 VERSION = "2023-06-01"
-# The API demands a cap. It covers thinking, and stays far below what needs a streamed answer.
-DEFAULT_MAX_TOKENS = 8192
 PARAMETERS = frozenset({"max_output_tokens", "temperature", "top_p", "reasoning_effort"})
 
 _FINISHED = frozenset({"end_turn", "stop_sequence"})
@@ -38,7 +41,7 @@ def build(endpoint: Endpoint, request: CallRequest) -> WireRequest | CallFailure
     effort = given.pop("reasoning_effort", None)
     body: dict[str, Any] = {
         "model": request.model,
-        "max_tokens": given.pop("max_output_tokens", DEFAULT_MAX_TOKENS),
+        "max_tokens": given.pop("max_output_tokens", DEFAULT_OUTPUT_TOKENS),
         "system": request.system,
         "messages": [{"role": "user", "content": request.user}],
         **given,
@@ -76,23 +79,28 @@ def read(
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """Return the tokens of a `usage` object; None when it counts neither input nor output.
+    """Return the tokens of a `usage` object; None when input or output are not known from it.
 
     The vendor counts input beside the cache, what is written to it and what is read from it apart.
     """
-    if not isinstance(usage, dict):
+    found = counts(
+        usage,
+        "fresh",
+        "output",
+        fresh="input_tokens",
+        output="output_tokens",
+        cached="cache_read_input_tokens",
+        written="cache_creation_input_tokens",
+        reasoning="output_tokens_details.thinking_tokens",
+    )
+    if found is None:
         return None
-    fresh, made = count(usage, "input_tokens"), count(usage, "output_tokens")
-    if fresh is None and made is None:
-        return None
-    written = count(usage, "cache_creation_input_tokens") or 0
-    cached = count(usage, "cache_read_input_tokens") or 0
     return Usage(
-        input_tokens=(fresh or 0) + written + cached,
-        output_tokens=made or 0,
-        cached_tokens=cached,
-        cache_write_tokens=written,
-        reasoning_tokens=count(usage.get("output_tokens_details"), "thinking_tokens") or 0,
+        input_tokens=found["fresh"] + found["written"] + found["cached"],
+        output_tokens=found["output"],
+        cached_tokens=found["cached"],
+        cache_write_tokens=found["written"],
+        reasoning_tokens=found["reasoning"],
     )
 
 

@@ -4,6 +4,7 @@ A dialect is a pure module: it builds a request and reads a response. Only `Http
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +26,7 @@ SEAT_PARAMETERS = frozenset(
 DEFAULT_CONCURRENCY = 64
 DEFAULT_MAX_ANSWER_BYTES = 1024 * 1024
 
+_SECRET_NAME = re.compile(r"auth|cookie|credential|key|passw|secret|signature|token", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -77,8 +79,8 @@ class Endpoint:
     parameter_names: Mapping[str, str] = field(default_factory=dict)
     refused_parameters: tuple[str, ...] = ()
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     idempotency_header: str | None = None
     credentials: Credentials | None = field(default=None, repr=False)
     api_version: str | None = None
@@ -165,3 +167,13 @@ def auth_headers(endpoint: Endpoint) -> dict[str, str]:
         return {}
     bearer = endpoint.auth_header.lower() == "authorization"
     return {endpoint.auth_header: f"Bearer {endpoint.api_key}" if bearer else endpoint.api_key}
+
+
+def fixed_secrets(endpoint: Endpoint) -> list[str]:
+    """Return the values of fixed headers and query parameters whose names speak of a secret.
+
+    A gateway's second key goes there. Values of other names, such as a version, are words that an
+    answer may well hold.
+    """
+    fixed = (*endpoint.headers.items(), *endpoint.query.items())
+    return [value for name, value in fixed if _SECRET_NAME.search(name)]

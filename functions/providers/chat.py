@@ -13,7 +13,7 @@ from functions.core.jobs import Usage
 from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
 from functions.providers.base import SEAT_PARAMETERS, Endpoint, WireRequest
 from functions.providers.building import json_request, refused_parameters
-from functions.providers.reading import Response, count, is_error, parse_json
+from functions.providers.reading import Response, counts, is_error, parse_json
 from functions.providers.redaction import Redact, unredacted
 from functions.providers.sent_schema import openai_schema
 
@@ -69,19 +69,25 @@ def read(
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """Return the tokens of a `usage` object; None when it counts neither input nor output."""
-    if not isinstance(usage, dict):
+    """Return the tokens of a `usage` object; None when input or output are not known from it."""
+    found = counts(
+        usage,
+        "input",
+        "output",
+        input="prompt_tokens",
+        output="completion_tokens",
+        cached="prompt_tokens_details.cached_tokens",
+        written="prompt_tokens_details.cache_write_tokens",
+        reasoning="completion_tokens_details.reasoning_tokens",
+    )
+    if found is None:
         return None
-    prompt, completion = count(usage, "prompt_tokens"), count(usage, "completion_tokens")
-    if prompt is None and completion is None:
-        return None
-    details = usage.get("prompt_tokens_details")
     return Usage(
-        input_tokens=prompt or 0,
-        output_tokens=completion or 0,
-        cached_tokens=count(details, "cached_tokens") or 0,
-        cache_write_tokens=count(details, "cache_write_tokens") or 0,
-        reasoning_tokens=count(usage.get("completion_tokens_details"), "reasoning_tokens") or 0,
+        input_tokens=found["input"],
+        output_tokens=found["output"],
+        cached_tokens=found["cached"],
+        cache_write_tokens=found["written"],
+        reasoning_tokens=found["reasoning"],
     )
 
 
@@ -104,6 +110,8 @@ def _read(response: Response) -> ProviderAnswer | CallFailure:
     choices = value.get("choices") if isinstance(value, dict) else None
     if choices == []:
         return response.failed("empty_response", "the response has no choices")
+    if isinstance(choices, list) and len(choices) > 1:  # none is more the verdict than the others
+        return response.failed("invalid_output", f"{len(choices)} choices instead of one")
     choice = choices[0] if isinstance(choices, list) else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict | None):

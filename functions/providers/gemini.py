@@ -14,7 +14,7 @@ from functions.core.jobs import Usage
 from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer, preview
 from functions.providers.base import SEAT_PARAMETERS, Endpoint, WireRequest
 from functions.providers.building import json_request, refused_parameters
-from functions.providers.reading import Response, count, is_error, parse_json
+from functions.providers.reading import Response, counts, is_error, parse_json
 from functions.providers.redaction import Redact, unredacted
 from functions.providers.sent_schema import gemini_schema
 
@@ -99,20 +99,27 @@ def read(
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """Return the tokens of a `usageMetadata`; None when it counts neither input nor output.
+    """Return the tokens of a `usageMetadata`; None when the prompt's are not known from it.
 
     Thoughts are billed as output but not counted among the candidates' tokens. The prompt's count
-    has the cached ones in it, and not those that tools added.
+    has the cached ones in it, and not those that tools added. Google leaves out what is 0.
     """
-    prompt, candidates = count(usage, "promptTokenCount"), count(usage, "candidatesTokenCount")
-    thoughts, tools = count(usage, "thoughtsTokenCount"), count(usage, "toolUsePromptTokenCount")
-    if prompt is None and candidates is None and thoughts is None:
+    found = counts(
+        usage,
+        "prompt",
+        prompt="promptTokenCount",
+        candidates="candidatesTokenCount",
+        thoughts="thoughtsTokenCount",
+        tools="toolUsePromptTokenCount",
+        cached="cachedContentTokenCount",
+    )
+    if found is None:
         return None
     return Usage(
-        input_tokens=(prompt or 0) + (tools or 0),
-        output_tokens=(candidates or 0) + (thoughts or 0),
-        cached_tokens=count(usage, "cachedContentTokenCount") or 0,
-        reasoning_tokens=thoughts or 0,
+        input_tokens=found["prompt"] + found["tools"],
+        output_tokens=found["candidates"] + found["thoughts"],
+        cached_tokens=found["cached"],
+        reasoning_tokens=found["thoughts"],
     )
 
 

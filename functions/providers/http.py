@@ -11,11 +11,11 @@ the timeouts here bound its parts. Cancellation closes the socket, so that the p
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 import httpx
@@ -28,10 +28,11 @@ from functions.providers.base import (
     WireRequest,
     auth_headers,
     digest_of,
+    fixed_secrets,
     url_of,
 )
 from functions.providers.credentials import FixedKey, Pass
-from functions.providers.redaction import Redact, safe_preview
+from functions.providers.redaction import Redact, redactor, safe_preview, unredacted
 
 CONNECT_SECONDS = 5.0
 POOL_SECONDS = 10.0  # waiting for a connection and making it; the caller's semaphore keeps it short
@@ -46,6 +47,9 @@ TOKEN_ENDED = "the token was refused before its time; the next attempt gets a ne
 
 # The faults in which no byte of the request can have been sent: a connection was never made.
 _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+
+
+_PROBE = CallRequest(model="m", system="s", user="u", schema={"type": "object"})
 
 
 class _Response(NamedTuple):
@@ -93,6 +97,7 @@ class HttpProvider:
         self._read_seconds = read_seconds
         self._now = now
         self._credentials = endpoint.credentials or FixedKey(endpoint.api_key)
+        self._redact_fixed = redactor(fixed_secrets(endpoint))
         self._digest = digest_of(endpoint)
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -129,6 +134,15 @@ class HttpProvider:
             parts.append(json.dumps(dict(self._endpoint.headers), sort_keys=True))
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
+    def refused_parameters(self, parameters: Mapping[str, Any]) -> dict[str, str]:
+        """Return why the dialect, or this server, has no word for a parameter, by its name.
+
+        Each is tried in a request that is not sent, so that this and a call cannot disagree.
+        """
+        probes = {name: replace(_PROBE, parameters={name: parameters[name]}) for name in parameters}
+        built = {name: self._dialect.build(self._endpoint, probe) for name, probe in probes.items()}
+        return {name: one.message for name, one in built.items() if isinstance(one, CallFailure)}
+
     async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:
         """Ask once. Every failure is a value; only cancellation leaves as an exception."""
         wire = self._dialect.build(self._endpoint, request)
@@ -137,16 +151,16 @@ class HttpProvider:
         shown = await self._credentials.get()
         if isinstance(shown, CallFailure):
             return shown
-        headers = self._headers(wire, request, shown)
+        headers, redact = self._headers(wire, request, shown), self._redaction(shown)
         try:
             response = await self._exchange(wire, headers)
         except httpx.DecodingError as exc:
-            return _lost("invalid_response", exc, shown.redact)
+            return _lost("invalid_response", exc, redact)
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError) as exc:
-            return _lost(_code(exc), exc, shown.redact)
+            return _lost(_code(exc), exc, redact)
         if isinstance(response, CallFailure):
             return response
-        result = self._dialect.read(*response, self._now(), shown.redact)
+        result = self._dialect.read(*response, self._now(), redact)
         return self._judged(response.status, shown, result)
 
     async def aclose(self) -> None:
@@ -164,6 +178,12 @@ class HttpProvider:
             headers[self._endpoint.idempotency_header] = request.attempt_key
         headers.update(shown.headers)
         return headers
+
+    def _redaction(self, shown: Pass) -> Redact:
+        """Return the removal of a call's own credential and of what the configuration adds."""
+        if self._redact_fixed is unredacted:
+            return shown.redact
+        return lambda text: self._redact_fixed(shown.redact(text))
 
     def _judged(
         self, status: int, shown: Pass, result: ProviderAnswer | CallFailure

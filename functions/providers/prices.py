@@ -100,21 +100,21 @@ class GenaiPrices:
     ) -> float | None:
         """Return the most that such a call costs on the day of `at`.
 
-        No discount for caching; the surcharge for writing to a cache where there is one; the
-        dearest hours of the day.
+        Whatever of the input may be read from a cache or written to one, and of the output be
+        reasoning: by the dearest of these, at the dearest hours of the day. Some models' cached
+        input costs more than the other.
         """
         endpoint = self._endpoints.get(provider)
         if endpoint is None:
             return None
-        plain = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-        dearest = (plain, replace(plain, cache_write_tokens=input_tokens))
+        extremes = _extremes(input_tokens, output_tokens)
         if endpoint.prices is not None:
-            return max(_own_cost(endpoint.prices, usage) for usage in dearest)
+            return max(_own_cost(endpoint.prices, usage) for usage in extremes)
         listed = _listed(endpoint, model)
         if listed is None:
             return None
         moments = _moments(listed.model, at)
-        costs = [_listed_cost(listed, usage, moment) for usage in dearest for moment in moments]
+        costs = [_listed_cost(listed, usage, moment) for usage in extremes for moment in moments]
         known = [cost for cost in costs if cost is not None]
         return max(known) if len(known) == len(costs) else None
 
@@ -128,6 +128,17 @@ def vendor_of(base_url: str) -> str | None:
         if parts.netloc == host or (host[0] in ".-" and parts.netloc.endswith(host)):
             return vendor
     return None
+
+
+def _extremes(input_tokens: int, output_tokens: int) -> list[Usage]:
+    """Return usages of which one costs the most: a cost is a sum of parts, each at its price."""
+    plain = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    inputs = (
+        plain,
+        replace(plain, cached_tokens=input_tokens),
+        replace(plain, cache_write_tokens=input_tokens),
+    )
+    return [*inputs, *(replace(usage, reasoning_tokens=output_tokens) for usage in inputs)]
 
 
 def _own_cost(prices: Prices, usage: Usage) -> float:

@@ -7,12 +7,14 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from functions.core.jobs import Usage
+from functions.core.strict_json import MAX_DEPTH, is_deeper_than
 from functions.core.verdicts import CallFailure, ProviderAnswer
 from functions.providers.failures import failure
 from functions.providers.redaction import Redact, safe_preview
 
 MAX_LABEL_CHARACTERS = 200  # model names and request IDs
-MAX_TOKENS_REPORTED = 2**53 - 1
+# Many times what any model takes. Sums of a run's costs stay far within 64 bits of nano-dollars.
+MAX_TOKENS_REPORTED = 10**8
 
 
 class Response(NamedTuple):
@@ -62,27 +64,69 @@ class Response(NamedTuple):
 
 
 def parse_json(body: bytes) -> Any:
-    """Return the parsed body, None when it is no JSON at all."""
+    """Return the parsed body, None when it is no JSON that all readers understand alike.
+
+    A name that an object gives twice could hold two answers, of which each reader takes another.
+    Deep nesting would end our own recursions later, where the answer is already paid for.
+    """
     try:
-        return json.loads(body)
+        text = body.decode(json.detect_encoding(body), "surrogatepass")
+        if is_deeper_than(text, MAX_DEPTH):
+            return None
+        return json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
         return None
 
 
 def label(value: Any, redact: Redact) -> str | None:
-    """Return a bounded model name or request ID without secrets, None when it is no text."""
-    return safe_preview(value, redact)[:MAX_LABEL_CHARACTERS] if isinstance(value, str) else None
-
-
-def count(counts: Any, name: str) -> int | None:
-    """Return a plausible number of tokens, else None."""
-    value = counts.get(name) if isinstance(counts, dict) else None
-    if isinstance(value, bool) or not isinstance(value, int):
+    """Return a bounded model name or request ID without secrets, None when there is no text."""
+    if not isinstance(value, str):
         return None
-    return value if 0 <= value <= MAX_TOKENS_REPORTED else None
+    return safe_preview(value, redact)[:MAX_LABEL_CHARACTERS] or None
+
+
+def counts(usage: Any, *needed: str, **places: str) -> dict[str, int] | None:
+    """Return the numbers of tokens at these places, 0 where there is none.
+
+    None when a needed one is missing or any is no plausible number: a cost that leaves tokens out
+    would be too low, and a budget would go on with what is spent already.
+
+    Args:
+        usage: the vendor's object.
+        needed: those of `places` that must be there.
+        places: by our name, the vendor's name, within another object as `outer.inner`.
+    """
+    found = {name: _at(usage, place) for name, place in places.items()}
+    if any(found[name] is None for name in needed):
+        return None
+    numbers = {name: 0 if value is None else _tokens(value) for name, value in found.items()}
+    known = {name: number for name, number in numbers.items() if number is not None}
+    return known if len(known) == len(numbers) else None
 
 
 def is_error(value: Mapping[str, Any]) -> bool:
     """Whether a body is an error whatever its status says (OpenRouter, flat Mistral bodies)."""
     flat = value.get("object") == "error" or value.get("type") == "error"
     return bool(value.get("error")) or flat
+
+
+def _at(usage: Any, place: str) -> Any:
+    outer, _, inner = place.partition(".")
+    value = usage.get(outer) if isinstance(usage, dict) else None
+    if not inner:
+        return value
+    return value.get(inner) if isinstance(value, dict) else None
+
+
+def _tokens(value: Any) -> int | None:
+    """Return a plausible number of tokens, also one that is written as `12.0`, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 <= value <= MAX_TOKENS_REPORTED and value == int(value) else None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a duplicate key in an object")
+    return result

@@ -99,7 +99,7 @@ def _tables(environ: Environment) -> dict[str, Options]:
     for name in document:
         raise ConfigurationError(f"{path}: {name!r}: only [providers.NAME] tables are known")
     if not isinstance(tables, dict):
-        raise ConfigurationError(f"{path}: providers={tables!r}: must be tables")
+        raise ConfigurationError(f"{path}: providers: must be tables")
     for name, options in tables.items():
         check_table(path, name, options)
     return tables

@@ -14,7 +14,7 @@ from functions.core.jobs import Usage
 from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
 from functions.providers.base import Endpoint, WireRequest
 from functions.providers.building import json_request, refused_parameters
-from functions.providers.reading import Response, count, is_error, parse_json
+from functions.providers.reading import Response, counts, is_error, parse_json
 from functions.providers.redaction import Redact, unredacted
 from functions.providers.sent_schema import openai_schema
 
@@ -74,19 +74,25 @@ def read(
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """Return the tokens of a `usage` object; None when it counts neither input nor output."""
-    if not isinstance(usage, dict):
+    """Return the tokens of a `usage` object; None when input or output are not known from it."""
+    found = counts(
+        usage,
+        "input",
+        "output",
+        input="input_tokens",
+        output="output_tokens",
+        cached="input_tokens_details.cached_tokens",
+        written="input_tokens_details.cache_write_tokens",
+        reasoning="output_tokens_details.reasoning_tokens",
+    )
+    if found is None:
         return None
-    given, made = count(usage, "input_tokens"), count(usage, "output_tokens")
-    if given is None and made is None:
-        return None
-    details = usage.get("input_tokens_details")
     return Usage(
-        input_tokens=given or 0,
-        output_tokens=made or 0,
-        cached_tokens=count(details, "cached_tokens") or 0,
-        cache_write_tokens=count(details, "cache_write_tokens") or 0,
-        reasoning_tokens=count(usage.get("output_tokens_details"), "reasoning_tokens") or 0,
+        input_tokens=found["input"],
+        output_tokens=found["output"],
+        cached_tokens=found["cached"],
+        cache_write_tokens=found["written"],
+        reasoning_tokens=found["reasoning"],
     )
 
 

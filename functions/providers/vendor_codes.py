@@ -75,6 +75,7 @@ BY_STATUS = {
     499: "timeout",  # Google: the request was cancelled on its way
     503: "overloaded",
     504: "timeout",
+    524: "timeout",  # Cloudflare, before many servers: they had not answered in time
     529: "overloaded",  # Anthropic: too busy for all customers, no limit of ours
 }
 

@@ -11,8 +11,10 @@ from functions.cancellation import cancel
 from functions.core.cursors import BadCursor
 from functions.core.jobs import Job
 from functions.core.submissions import Submission
+from functions.core.times import timestamp
 from functions.estimating import estimate
 from functions.listing import JobFilter, list_jobs
+from functions.open_seats import TooManyOpen
 from functions.reports import build_report
 from functions.services import Services
 from functions.statuses import (
@@ -21,20 +23,31 @@ from functions.statuses import (
     job_summary,
     job_view,
     read_status,
-    timestamp,
 )
 from functions.tenant_days import DaySpent
-from functions.web import acting_api, ended_api, ledger_api, problems, queries, strict_json
+from functions.web import (
+    acting_api,
+    catalog,
+    cors,
+    ended_api,
+    ledger_api,
+    problems,
+    queries,
+    strict_json,
+)
 from functions.web.application import Application
 from functions.web.authentication import Caller
 from functions.web.bodies import read_body, require_json
+from functions.web.conditional import unless_known
 from functions.web.faults import Fault
-from functions.web.finding import find_job
+from functions.web.finding import find_job, too_many_open
+from functions.web.headers import harden
+from functions.web.polling import POLL_SECONDS, retry_after
+from functions.web.public_api import with_document
 from functions.web.requests import read_submission
-from functions.web.routing import health, respond, route
+from functions.web.routing import respond, route
 from functions.worst_cases import CostRefused
 
-POLL_SECONDS = 1
 LIST_PARAMETERS = frozenset({"state", "window", "owner", "label", "limit", "cursor"})
 
 
@@ -76,6 +89,7 @@ async def _submission(services: Services, caller: Caller, request: Request) -> S
         tenant=caller.tenant,
         default_owner=caller.tenant,
         endpoints={name: provider.endpoint for name, provider in services.providers.items()},
+        refused_parameters=lambda name, given: services.providers[name].refused_parameters(given),
         idempotency_key=request.headers.get("idempotency-key"),
         traceparent=request.headers.get("traceparent"),
         allow_loopback=services.settings.webhook_loopback,
@@ -86,8 +100,8 @@ async def _accepted(services: Services, submission: Submission) -> Acceptance:
     """Accept a job.
 
     Raises:
-        Problem: 422 for another request's key or a cost cap that cannot be kept; 429 when the
-            tenant's day has no room.
+        Problem: 422 for another request's key or a cap that cannot be kept; 429 when the tenant has
+            no room now.
     """
     try:
         return await accept(services, submission)
@@ -101,6 +115,8 @@ async def _accepted(services: Services, submission: Submission) -> Acceptance:
     except DaySpent as exc:
         left = (exc.until - services.clock.now()).total_seconds()
         raise problems.rate_limited(exc.reason, left) from exc
+    except TooManyOpen as exc:
+        raise too_many_open(exc) from exc
 
 
 def _fresh(services: Services, job: Job) -> JobStatus:
@@ -112,8 +128,8 @@ def _fresh(services: Services, job: Job) -> JobStatus:
 async def read_job(application: Application, request: Request) -> Response:
     """Show a job as it is now."""
     status = await _status(application, request)
-    headers = {} if status.job.state.is_terminal else {"Retry-After": str(POLL_SECONDS)}
-    return JSONResponse(job_view(status), headers=headers)
+    shown = JSONResponse(job_view(status), headers=retry_after(status))
+    return unless_known(request, shown)
 
 
 async def read_report(application: Application, request: Request) -> Response:
@@ -126,7 +142,7 @@ async def read_report(application: Application, request: Request) -> Response:
     status = await read_status(application.services, job)
     report = await build_report(application.services, status)
     if report["complete"] or partial:
-        return JSONResponse(report)
+        return unless_known(request, JSONResponse(report))
     raise problems.conflict(
         f"{len(report['missing'])} of {len(job.seats)} seats have no answer; "
         "ask with ?partial=true for those that have",
@@ -141,9 +157,9 @@ async def read_attempts(application: Application, request: Request) -> Response:
 
 async def cancel_job(application: Application, request: Request) -> Response:
     """Stop a job; its earlier end, if it has one, stays and is shown."""
-    job = await _job(application, request)
+    caller, job = await find_job(application, request)
     queries.only(request.query_params, frozenset())
-    canceled = await cancel(application.services, job)
+    canceled = await cancel(application.services, job, by=caller.name)
     return JSONResponse(job_view(await read_status(application.services, canceled)))
 
 
@@ -189,17 +205,23 @@ async def _status(application: Application, request: Request) -> JobStatus:
 
 
 ROUTES = (
-    route("/v1/jobs", submit, "POST"),
-    route("/v1/jobs", read_jobs, "GET"),
-    route("/v1/jobs/{job}", read_job, "GET"),
-    route("/v1/jobs/{job}/report", read_report, "GET"),
-    route("/v1/jobs/{job}/attempts", read_attempts, "GET"),
-    route("/v1/jobs/{job}/cancel", cancel_job, "POST"),
-    route("/v1/estimate", show_estimate, "POST"),
-    route("/health", health, "GET"),
+    route("/v1/jobs", submit, "POST", catalog.SUBMIT),
+    route("/v1/jobs", read_jobs, "GET", catalog.LIST_JOBS),
+    route("/v1/jobs/{job}", read_job, "GET", catalog.READ_JOB),
+    route("/v1/jobs/{job}/report", read_report, "GET", catalog.READ_REPORT),
+    route("/v1/jobs/{job}/attempts", read_attempts, "GET", catalog.READ_ATTEMPTS),
+    route("/v1/jobs/{job}/cancel", cancel_job, "POST", catalog.CANCEL),
+    route("/v1/estimate", show_estimate, "POST", catalog.ESTIMATE),
 )
+
+
+API_ROUTES = with_document((*ROUTES, *acting_api.ROUTES, *ended_api.ROUTES, *ledger_api.ROUTES))
 
 
 async def answer_api(application: Application, request: Request) -> Response:
     """Answer any request to the `api` target."""
-    return await respond(application, (*ROUTES, *acting_api.ROUTES, *ended_api.ROUTES, *ledger_api.ROUTES), request)
+    origins = application.services.settings.cors_origins
+    response = cors.preflight(request, origins)
+    if response is None:
+        response = await respond(application, API_ROUTES, request)
+    return harden(request, cors.opened(request, response, origins))

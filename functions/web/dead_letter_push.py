@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from functions import telemetry
 from functions.core.errors import LedgerError, UnreadableRecord
-from functions.dead_letters import bury
+from functions.dead_letters import record_dead_letter
 from functions.web.application import Application
 from functions.web.bodies import read_body
 from functions.web.push import (
@@ -27,6 +27,8 @@ async def receive(application: Application, request: Request) -> Response:
     """
     await verify_caller(application, request)
     body = await read_body(request, MAX_PUSH_BYTES)
+    identity = message_id(body)
+    telemetry.about(message_id=identity)
     try:
         message = read_envelope(body)
     except UnreadableRecord as exc:
@@ -34,7 +36,7 @@ async def receive(application: Application, request: Request) -> Response:
         return Response(status_code=ACK)
     telemetry.follow(message.attributes.get("traceparent"))
     try:
-        await bury(application.services, message, message_id(body))
+        await record_dead_letter(application.services, message, identity)
     except LedgerError as exc:
         telemetry.error("dead letter not recorded", exc=exc)
         return Response(status_code=NACK)

@@ -4,14 +4,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from functions.core.jobs import Job
+from functions.open_seats import TooManyOpen
 from functions.purging import NotPurgeable, purge
 from functions.replays import NotReplayable, ReplayGone, replay
 from functions.statuses import job_view, read_status
 from functions.tenant_days import DaySpent
-from functions.web import problems, queries
+from functions.web import catalog, problems, queries
 from functions.web.application import Application
-from functions.web.authentication import OPERATOR, Caller
-from functions.web.finding import find_job
+from functions.web.authentication import Caller
+from functions.web.finding import find_job, too_many_open
 from functions.web.routing import route
 
 RETRY_AFTER_SECONDS = 1
@@ -32,7 +33,7 @@ async def _replayed(application: Application, job: Job, caller: Caller) -> Job:
 
     Raises:
         Problem: 409 while it is open or complete, 410 when something that is needed is gone, 429
-            when the tenant's day has no room.
+            when the tenant has no room.
     """
     services = application.services
     try:
@@ -44,11 +45,13 @@ async def _replayed(application: Application, job: Job, caller: Caller) -> Job:
     except DaySpent as exc:
         left = (exc.until - services.clock.now()).total_seconds()
         raise problems.rate_limited(exc.reason, left) from exc
+    except TooManyOpen as exc:
+        raise too_many_open(exc) from exc
 
 
 async def purge_job(application: Application, request: Request) -> Response:
     """Delete inputs and outputs of a job that has ended; its digests and records stay."""
-    caller, job = await find_job(application, request, role=OPERATOR)
+    caller, job = await find_job(application, request)
     queries.only(request.query_params, frozenset())
     try:
         purged = await purge(application.services, job, by=caller.name)
@@ -59,6 +62,6 @@ async def purge_job(application: Application, request: Request) -> Response:
 
 
 ROUTES = (
-    route("/v1/jobs/{job}/replay", replay_job, "POST"),
-    route("/v1/jobs/{job}", purge_job, "DELETE"),
+    route("/v1/jobs/{job}/replay", replay_job, "POST", catalog.REPLAY),
+    route("/v1/jobs/{job}", purge_job, "DELETE", catalog.PURGE),
 )

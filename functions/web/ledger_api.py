@@ -1,25 +1,31 @@
 """Routes of the `api` target that show a tenant's books: audits, incidents, notifications."""
 
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from functions.audit_reports import audit_summary, audit_view, find_window, list_windows
+from functions.core.access import OPERATOR
 from functions.core.cursors import BadCursor
 from functions.core.identities import is_identity
-from functions.incidents import OPEN, RESOLVED, incident_view, list_incidents, resolve
+from functions.incidents import (
+    OPEN,
+    RESOLVED,
+    incident_view,
+    is_known,
+    list_incidents,
+    resolve,
+    tenants_seen,
+)
 from functions.notification import find, notification_view, redeliver
-from functions.web import problems, queries, strict_json
+from functions.web import catalog, problems, queries, strict_json
+from functions.web.acting_models import NoteBody, read_small
 from functions.web.application import Application
-from functions.web.authentication import OPERATOR
+from functions.web.authentication import Caller
 from functions.web.bodies import read_body, require_json
-from functions.web.faults import Fault
 from functions.web.routing import route
 
 FIRST_WINDOW, LAST_WINDOW = "0000-01-01T00", "9999-12-31T23"
 MAX_WINDOWS = 1000
-MAX_NOTE_CHARACTERS = 1000
 MAX_RUN_DIGITS = 9
 
 
@@ -59,7 +65,7 @@ async def read_incidents(application: Application, request: Request) -> Response
     try:
         page, next_cursor = await list_incidents(
             application.services,
-            caller.tenant,
+            _tenants_seen(application, caller),
             status,
             limit=queries.limit(query.get("limit")),
             cursor=query.get("cursor"),
@@ -72,18 +78,22 @@ async def read_incidents(application: Application, request: Request) -> Response
 
 async def resolve_incident(application: Application, request: Request) -> Response:
     """Mark an incident as resolved, with the operator's note."""
-    caller = await application.keys.caller(request, role=OPERATOR)
+    services, caller = application.services, await application.keys.caller(request)
+    identity, tenants = request.path_params["incident"], _tenants_seen(application, caller)
+    if not is_identity(identity) or not await is_known(services, tenants, identity):
+        raise problems.not_found("there is no such incident")
     queries.only(request.query_params, frozenset())
-    identity = request.path_params["incident"]
-    services = application.services
     require_json(request)
-    note = _note(strict_json.parse(await read_body(request)))
-    found = None
-    if is_identity(identity):
-        found = await resolve(services, caller.tenant, identity, note, caller.name)
+    note = read_small(NoteBody, strict_json.parse(await read_body(request))).note
+    found = await resolve(services, tenants, identity, note, caller.name)
     if found is None:
         raise problems.not_found("there is no such incident")
     return JSONResponse(incident_view(found))
+
+
+def _tenants_seen(application: Application, caller: Caller) -> tuple[str | None, ...]:
+    operator = caller.role == OPERATOR
+    return tenants_seen(application.services, caller.tenant, operator=operator)
 
 
 async def read_notification(application: Application, request: Request) -> Response:
@@ -101,7 +111,9 @@ async def redeliver_notification(application: Application, request: Request) -> 
     """Let a notification be sent again, under the same ID and with the same bytes."""
     caller = await application.keys.caller(request)
     name = _notification_name(request)
-    found = await redeliver(application.services, caller.tenant, name) if name else None
+    queries.only(request.query_params, frozenset())
+    services = application.services
+    found = await redeliver(services, caller.tenant, name, by=caller.name) if name else None
     if found is None:
         raise problems.not_found("there is no such notification")
     return JSONResponse(notification_view(found), status_code=202)
@@ -115,23 +127,16 @@ def _notification_name(request: Request) -> str | None:
     return name if known and len(run) <= MAX_RUN_DIGITS else None
 
 
-def _note(body: Any) -> str:
-    if not isinstance(body, dict):
-        raise problems.unprocessable([Fault(path=(), detail="must be an object")])
-    for name in body.keys() - {"note"}:
-        raise problems.unprocessable([Fault(path=(name,), detail="unknown field; known: note")])
-    note = body.get("note")
-    if not isinstance(note, str) or not 1 <= len(note.strip()) <= MAX_NOTE_CHARACTERS:
-        rule = f"must be a text of 1 to {MAX_NOTE_CHARACTERS} characters"
-        raise problems.unprocessable([Fault(path=("note",), detail=rule)])
-    return note.strip()
-
-
 ROUTES = (
-    route("/v1/audits", read_audits, "GET"),
-    route("/v1/audits/{window}", read_audit, "GET"),
-    route("/v1/incidents", read_incidents, "GET"),
-    route("/v1/incidents/{incident}/resolve", resolve_incident, "POST"),
-    route("/v1/notifications/{notification}", read_notification, "GET"),
-    route("/v1/notifications/{notification}/redeliver", redeliver_notification, "POST"),
+    route("/v1/audits", read_audits, "GET", catalog.LIST_AUDITS),
+    route("/v1/audits/{window}", read_audit, "GET", catalog.READ_AUDIT),
+    route("/v1/incidents", read_incidents, "GET", catalog.LIST_INCIDENTS),
+    route("/v1/incidents/{incident}/resolve", resolve_incident, "POST", catalog.RESOLVE),
+    route("/v1/notifications/{notification}", read_notification, "GET", catalog.READ_NOTIFICATION),
+    route(
+        "/v1/notifications/{notification}/redeliver",
+        redeliver_notification,
+        "POST",
+        catalog.REDELIVER,
+    ),
 )

@@ -20,6 +20,7 @@ from functions.web.push import (
     ACK,
     MAX_PUSH_BYTES,
     NACK,
+    message_id,
     read_envelope,
     record_unreadable,
     verify_caller,
@@ -38,6 +39,7 @@ async def deliver(application: Application, request: Request) -> Response:
     """Answer one push delivery of the notify subscription."""
     await verify_caller(application, request)
     body = await read_body(request, MAX_PUSH_BYTES)
+    telemetry.about(message_id=message_id(body))
     try:
         message = read_envelope(body)
         name = decode(message)
@@ -45,6 +47,7 @@ async def deliver(application: Application, request: Request) -> Response:
         await record_unreadable(application, body, str(exc))
         return Response(status_code=ACK)
     telemetry.follow(message.attributes.get("traceparent"))
+    telemetry.about(notification=name)
     return Response(status_code=await _delivered(application, name, body))
 
 
@@ -53,7 +56,7 @@ async def _delivered(application: Application, name: str, body: bytes) -> int:
         async with asyncio.timeout(DELIVERY_SECONDS):
             notified = await notify(application.services, name)
     except (LedgerError, TimeoutError) as exc:
-        telemetry.error("notification not handled", exc=exc, notification=name)
+        telemetry.error("notification not handled", exc=exc)
         return NACK
     except UnreadableRecord as exc:
         await open_incident(application.services, "unreadable_record", name, detail=str(exc))

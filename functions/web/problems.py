@@ -175,7 +175,9 @@ def internal_error() -> Problem:
     return Problem(500, "internal-error", "Internal error", detail)
 
 
-def unavailable(detail: str, retry_after_seconds: float = 5) -> Problem:
+def unavailable(
+    detail: str, retry_after_seconds: float = 5, *, extensions: Mapping[str, Any] | None = None
+) -> Problem:
     """503: a part that the answer depends on cannot be reached; the caller may try again."""
-    headers = {"Retry-After": _seconds(retry_after_seconds)}
-    return Problem(503, "unavailable", "Temporarily unavailable", detail, headers=headers)
+    title, headers = "Temporarily unavailable", {"Retry-After": _seconds(retry_after_seconds)}
+    return Problem(503, "unavailable", title, detail, headers=headers, extensions=extensions)

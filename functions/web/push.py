@@ -54,12 +54,14 @@ async def evaluate(application: Application, request: Request) -> Response:
     """Answer one push delivery of the evaluate subscription."""
     await verify_caller(application, request)
     body = await read_body(request, MAX_PUSH_BYTES)
+    telemetry.about(message_id=message_id(body))
     try:
         message = decode(read_envelope(body))
     except UnreadableRecord as exc:
         await record_unreadable(application, body, str(exc))
         return Response(status_code=ACK)
     telemetry.follow(message.traceparent)
+    telemetry.about(job=message.job, run=message.run, seat=message.seat)
     return Response(status_code=await _evaluated(application, message, body))
 
 
@@ -71,7 +73,7 @@ async def _evaluated(application: Application, message: SeatMessage, body: bytes
         async with asyncio.timeout(seconds + CLEAN_UP_SECONDS):
             delivery = await evaluate_seat(services, message, until=until)
     except (LedgerError, ObjectError, PublishFailed, TimeoutError) as exc:
-        telemetry.error("delivery failed", exc=exc, job=message.job, seat=message.seat)
+        telemetry.error("delivery failed", exc=exc)
         return NACK
     except UnreadableRecord as exc:
         await open_incident(services, "unreadable_record", message.job, detail=str(exc))

@@ -7,7 +7,7 @@ fault does not hide the others.
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -40,6 +40,8 @@ _TRACEPARENT = re.compile(
 )
 
 Seats = dict[int, SeatBody]
+# Why a provider, named first, cannot take some of the parameters.
+Refusals = Callable[[str, Mapping[str, Any]], Mapping[str, str]]
 
 
 def read_submission(
@@ -48,6 +50,7 @@ def read_submission(
     tenant: str,
     default_owner: str,
     endpoints: Mapping[str, str],
+    refused_parameters: Refusals,
     idempotency_key: str | None,
     traceparent: str | None,
     allow_loopback: bool = False,
@@ -55,8 +58,9 @@ def read_submission(
     """Return the submission that a parsed body and its headers make.
 
     `value` comes from `strict_json.parse`. `endpoints` gives the endpoint digest of each configured
-    provider. `allow_loopback` also admits webhooks at `http://127.0.0.1`. A `traceparent` that is
-    none (W3C Trace Context) is dropped, as that document asks.
+    provider, and `refused_parameters` tells what such a provider cannot be asked. `allow_loopback`
+    also admits webhooks at `http://127.0.0.1`. A `traceparent` that is none (W3C Trace Context) is
+    dropped, as that document asks.
 
     Raises:
         Problem: 400 for an `Idempotency-Key` that is not 1 to 255 printable ASCII characters; 422
@@ -64,7 +68,11 @@ def read_submission(
     """
     key = _checked_key(idempotency_key)
     body, faults = _validated(value)
-    faults += [*_faults_between_fields(value, endpoints), *_refused_url(value, allow_loopback)]
+    faults += [
+        *_faults_between_fields(value, endpoints),
+        *_refused_parameters(value, endpoints, refused_parameters),
+        *_refused_url(value, allow_loopback),
+    ]
     if faults or body is None:
         raise problems.unprocessable(faults)
     return Submission(
@@ -145,6 +153,18 @@ def _faults_between_fields(value: Any, endpoints: Mapping[str, str]) -> list[Fau
         *_too_large("facts", value.get("facts"), MAX_FACTS_BYTES),
         *_too_large("rubric", value.get("rubric"), MAX_RUBRIC_BYTES),
     ]
+
+
+def _refused_parameters(
+    value: Any, endpoints: Mapping[str, str], refused_parameters: Refusals
+) -> Iterator[Fault]:
+    seats = _well_formed_seats(value.get("seats") if isinstance(value, dict) else None)
+    for index, seat in seats.items():
+        if seat.provider not in endpoints:
+            continue  # told already
+        for name, why in refused_parameters(seat.provider, _given(seat)).items():
+            detail = f"cannot be asked of {seat.provider}: {why}"
+            yield Fault(path=("seats", index, "parameters", name), detail=detail)
 
 
 def _refused_url(value: Any, allow_loopback: bool) -> Iterator[Fault]:

@@ -16,17 +16,33 @@ from functions.core.errors import (
     UnreadableRecord,
 )
 from functions.web import problems
+from functions.web.operations import Operation
 
 Endpoint = Callable[[Any, Request], Awaitable[Response]]
+_PATH = "empanel.path"
 
 
-def route(path: str, endpoint: Endpoint, *methods: str) -> Route:
+class ApiRoute(Route):
+    """A route for one method, and what it promises; without a promise it is not published."""
+
+    def __init__(
+        self, path: str, endpoint: Endpoint, method: str, operation: Operation | None
+    ) -> None:
+        super().__init__(path, endpoint, methods=[method])
+        self.method = method
+        self.operation = operation
+
+
+def route(
+    path: str, endpoint: Endpoint, method: str, operation: Operation | None = None
+) -> ApiRoute:
     """Return a route to an endpoint that takes the application and the request."""
-    return Route(path, endpoint, methods=list(methods))
+    return ApiRoute(path, endpoint, method, operation)
 
 
 async def respond(application: Any, routes: Sequence[Route], request: Request) -> Response:
     """Answer a request from the first route that matches; every error becomes a problem."""
+    telemetry.begin(request.headers)
     try:
         endpoint, matched = _match(routes, request)
         return await endpoint(application, matched)
@@ -52,7 +68,7 @@ def _match(routes: Sequence[Route], request: Request) -> tuple[Endpoint, Request
     for candidate in routes:
         match, child = candidate.matches(request.scope)
         if match is Match.FULL:
-            scope = {**request.scope, **child}
+            scope = {**request.scope, **child, _PATH: candidate.path}
             endpoint: Endpoint = candidate.endpoint
             return endpoint, Request(scope, request.receive)
         if match is Match.PARTIAL:
@@ -60,6 +76,11 @@ def _match(routes: Sequence[Route], request: Request) -> tuple[Endpoint, Request
     if allowed:
         raise problems.method_not_allowed(request.method, allowed)
     raise problems.not_found("there is nothing at this path")
+
+
+def matched_path(request: Request) -> str:
+    """Return the path of the route that a request was matched to, with its parameters' names."""
+    return str(request.scope[_PATH])
 
 
 async def health(_: Any, __: Request) -> Response:

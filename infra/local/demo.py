@@ -6,22 +6,26 @@ At the end one question is asked again under another key, to show that its answe
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from functions.cli import book_tables
 from functions.cli.answers import Job
 from functions.cli.client import Api, Received, open_api
 from functions.cli.exits import CliError, Exit
 from functions.cli.progress import Show, showing
+from functions.cli.reconciler import reconciler_at
 from functions.cli.screen import Screen, open_screen
 from functions.cli.tables import attempt_table, report_view, usage_line
 from functions.cli.target import Target
 from functions.cli.watching import watch
 from infra.local.demo_model import DEFAULT_MODEL, DemoTarget, choose_target
 
+AUDITS = 10
+AUDIT_PAUSE_SECONDS = 1.0
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -36,6 +40,14 @@ class StackInfo(Protocol):
     def api_key(self) -> str:
         """A key of the stack's tenant."""
 
+    @property
+    def functions(self) -> Mapping[str, str]:
+        """The addresses of the other functions."""
+
+    @property
+    def push_token(self) -> str:
+        """A token that these accept."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
@@ -48,15 +60,17 @@ class Example:
 async def demo(info: StackInfo) -> int:
     """Run the demo against a fresh stack; idempotency keys are `demo-<file stem>`.
 
-    Returns 0 when every job succeeded and the repeated question cost no request, else an exit
-    code of the command line (`functions.cli.exits`).
+    Returns 0 when every job succeeded, the repeated question cost no request and the audit accounts
+    for every job, else an exit code of the command line (`functions.cli.exits`).
     """
     screen = open_screen(json_only=False)
     try:
         target = await choose_target(os.environ)
         examples = load_examples(EXAMPLES, target)
         async with open_api(Target(api=info.api, api_key=info.api_key)) as api:
-            return await _run(api, screen, examples, target)
+            code = await _run(api, screen, examples, target)
+            audited = await _audit(info, api, screen)
+            return code if audited else max(code, Exit.ENDED_OTHERWISE)
     except CliError as error:
         screen.fail(error)
         return error.code
@@ -141,3 +155,22 @@ async def _ask_again(api: Api, screen: Screen, example: Example) -> bool:
         f"{job.state}: {reused} of {len(job.seats)} seats reused, {requests} further requests."
     )
     return job.state == "succeeded" and reused == len(job.seats) and requests == 0
+
+
+async def _audit(info: StackInfo, api: Api, screen: Screen) -> bool:
+    """Print the audit of every hour the demo touched; whether each accepted job is accounted for.
+
+    A notification takes a moment after its job has ended, so the audit is asked more than once.
+    """
+    screen.say("\nThe audit: accepted jobs against terminal records, answers and notifications")
+    async with reconciler_at(info.functions["reconcile"], info.push_token) as reconciler:
+        for _ in range(AUDITS):
+            await reconciler.audit()
+            windows = (await api.audits()).value.audits
+            audits = [(await api.audit(window.window)).value for window in windows]
+            if all(audit.in_order for audit in audits):
+                break
+            await asyncio.sleep(AUDIT_PAUSE_SECONDS)
+    for audit in reversed(audits):
+        screen.out.print(book_tables.audit_view(audit))
+    return all(audit.in_order for audit in audits)

@@ -17,7 +17,6 @@ from typing import Any
 
 import httpx
 import uvicorn
-from functions_framework.aio import create_asgi_app
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -25,17 +24,18 @@ from functions import bootstrap, config, telemetry
 from functions.adapters.clock import SystemClock
 from functions.adapters.memory import Delivery, MemoryLedger, MemoryObjects, MemoryPublisher
 from functions.config import Settings
+from functions.core.access import key_hash
 from functions.core.errors import ConfigurationError
 from functions.core.ports import Create
 from functions.providers import registry
-from functions.serving import SETTLE_SECONDS, SOURCE, Server
+from functions.serving import SETTLE_SECONDS, Server, create_app
 from infra.local.bridge import MAX_OUTSTANDING
 from infra.local.embedded import EmbeddedPlan
-from infra.local.keys import key_hash, key_record
+from infra.local.keys import key_record
 from infra.local.network import LOOPBACK
 from infra.local.pubsub import ACK_DEADLINE_SECONDS, subscription_path
 from infra.local.push import acknowledges, envelope
-from infra.local.targets import PUSHED, Target
+from infra.local.targets import PUSHED, PushedTarget
 from infra.local.tokens import TokenSource
 
 
@@ -145,12 +145,11 @@ async def _wire(
 
 def _subscribe(
     publisher: MemoryPublisher,
-    target: Target,
+    target: PushedTarget,
     plan: EmbeddedPlan,
     project: str,
     client: httpx.AsyncClient,
 ) -> None:
-    assert target.topic is not None
     subscriber = PushSubscriber(
         url=f"http://{LOOPBACK}:{plan.ports[target.name]}/",
         subscription=subscription_path(project, target.subscription),
@@ -161,10 +160,7 @@ def _subscribe(
 
 
 def _server(plan: EmbeddedPlan, settings: Settings) -> Server:
-    targets: dict[int, Any] = {
-        port: create_asgi_app(name, str(SOURCE))  # type: ignore[no-untyped-call]
-        for name, port in plan.ports.items()
-    }
+    targets: dict[int, Any] = {port: create_app(name) for name, port in plan.ports.items()}
     return Server(
         uvicorn.Config(
             ByPort(targets),
@@ -179,7 +175,7 @@ def _server(plan: EmbeddedPlan, settings: Settings) -> Server:
 
 def main() -> None:
     """Serve the plan whose path is the first argument."""
-    telemetry.configure()
+    telemetry.configure(os.environ.get("GOOGLE_CLOUD_PROJECT", ""))
     try:
         settings = load_settings(os.environ)
     except ConfigurationError as exc:

@@ -1,19 +1,16 @@
 """The stack's one API key, an operator's, recorded as its hash only; and its webhook secret."""
 
 import base64
-import hashlib
 import secrets
 from datetime import UTC, datetime
 from typing import Any
 
+from functions.core.access import OPERATOR, ApiKey, key_hash
+from functions.core.documents import to_document
+from functions.core.times import rfc3339
 from infra.local.errors import StackError
 from infra.local.network import loopback_client
 from infra.local.targets import TENANT
-
-
-def new_api_key() -> str:
-    """The text of a key: `ek_` and 256 random bits."""
-    return f"ek_{secrets.token_urlsafe(32)}"
 
 
 def new_webhook_secret() -> str:
@@ -21,20 +18,10 @@ def new_webhook_secret() -> str:
     return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
 
 
-def key_hash(key: str) -> str:
-    """The name of the key's record: the SHA-256 of its text, in lower-case hex."""
-    return hashlib.sha256(key.encode()).hexdigest()
-
-
 def key_record(created_at: datetime) -> dict[str, Any]:
-    """The fields of the key's record."""
-    return {
-        "v": 1,
-        "tenant": TENANT,
-        "role": "operator",
-        "name": "local stack",
-        "created_at": created_at,
-    }
+    """The document of the key's record."""
+    record = ApiKey(tenant=TENANT, role=OPERATOR, name="local stack", created_at=created_at)
+    return to_document(record)
 
 
 async def record_api_key(firestore: str, project: str, key: str) -> None:
@@ -61,6 +48,6 @@ def _typed(value: Any) -> dict[str, str]:
         case int():
             return {"integerValue": str(value)}
         case datetime():
-            return {"timestampValue": value.isoformat().replace("+00:00", "Z")}
+            return {"timestampValue": rfc3339(value)}
         case _:
             return {"stringValue": str(value)}

@@ -9,7 +9,7 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOT
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
 from google.pubsub_v1.types import DeadLetterPolicy, RetryPolicy, Subscription
 
-from infra.local.targets import DEAD_LETTER, EVENTS_TOPIC, PUSHED, Target
+from infra.local.targets import DEAD_LETTER, EVENTS_TOPIC, PUSHED, PushedTarget
 
 ACK_DEADLINE_SECONDS = 600
 MAX_DELIVERY_ATTEMPTS = 100
@@ -51,16 +51,13 @@ async def create_topics(host: str, project: str) -> None:
     async with open_channel(host) as channel:
         await _create_topic(channel, project, EVENTS_TOPIC)
         for target in PUSHED:
-            assert target.topic is not None
             await _create_topic(channel, project, target.topic)
         for target in PUSHED:
             await _create_subscription(channel, _push_subscription(project, target))
 
 
-def _push_subscription(project: str, target: Target) -> Subscription:
+def _push_subscription(project: str, target: PushedTarget) -> Subscription:
     """A dead letter that cannot be recorded has nowhere else to go: it comes again for ever."""
-    assert target.topic is not None
-    assert DEAD_LETTER.topic is not None
     subscription = Subscription(
         name=subscription_path(project, target.subscription),
         topic=topic_path(project, target.topic),

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from functions.keys import new_key
 from infra.local.bridge import Plan, Route
 from infra.local.embedded import EmbeddedPlan, choose_ports, start_embedded
 from infra.local.errors import StackError
@@ -23,7 +24,7 @@ from infra.local.fleet import Fleet, Functions, Launch
 from infra.local.folder import StackFolder
 from infra.local.function_process import GRACE_SECONDS, FunctionProcess
 from infra.local.info import StackInfo
-from infra.local.keys import new_api_key, new_webhook_secret, record_api_key
+from infra.local.keys import new_webhook_secret, record_api_key
 from infra.local.network import require_free
 from infra.local.options import StackOptions
 from infra.local.parts import Backend, check, start_backend, start_model
@@ -37,6 +38,7 @@ from infra.local.targets import (
     PUSHED,
     RECONCILE,
     TARGETS,
+    TENANT,
     push_account,
     scheduler_account,
     topic_environment,
@@ -60,7 +62,7 @@ class Stack:
         self.options = options
         self.folder = StackFolder(options.folder)
         self._key = new_signing_key()
-        self._api_key = new_api_key()
+        self._api_key = new_key()
         self._webhook_secret = new_webhook_secret()
         self._push_token = issue_token(
             self._key,
@@ -186,6 +188,7 @@ class Stack:
             "EMPANEL_PUSH_ACCOUNTS": f"{push_account(project)},{scheduler_account(project)}",
             "EMPANEL_PUSH_CERTS": str(self.folder.certificates),
             "EMPANEL_WEBHOOK_SECRETS": self._webhook_secrets(),
+            "EMPANEL_OPERATOR_TENANT": TENANT,
             **topic_environment(),
         }
 

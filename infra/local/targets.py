@@ -5,10 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One function; `topic` names what is pushed to it, if anything is."""
+    """One function."""
 
     name: str
-    topic: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushedTarget(Target):
+    """A function that the messages of `topic` are pushed to."""
+
+    topic: str
     topic_variable: str | None = None
     """The environment variable that tells every function the topic's name."""
 
@@ -19,15 +25,15 @@ class Target:
 
 
 API = Target(name="api")
-EVALUATE = Target(
+EVALUATE = PushedTarget(
     name="evaluate", topic="empanel-evaluate", topic_variable="EMPANEL_EVALUATE_TOPIC"
 )
-NOTIFY = Target(name="notify", topic="empanel-notify", topic_variable="EMPANEL_NOTIFY_TOPIC")
+NOTIFY = PushedTarget(name="notify", topic="empanel-notify", topic_variable="EMPANEL_NOTIFY_TOPIC")
 RECONCILE = Target(name="reconcile")
-DEAD_LETTER = Target(name="dead_letter", topic="empanel-dead-letter")
+DEAD_LETTER = PushedTarget(name="dead_letter", topic="empanel-dead-letter")
 
 TARGETS = (API, EVALUATE, NOTIFY, RECONCILE, DEAD_LETTER)
-PUSHED = tuple(target for target in TARGETS if target.topic is not None)
+PUSHED = (EVALUATE, NOTIFY, DEAD_LETTER)
 
 EVENTS_TOPIC = "empanel-events"  # for whoever wants to know that jobs end; nobody does at first
 BUCKET = "empanel-local"
@@ -40,14 +46,14 @@ def topic_environment() -> dict[str, str]:
     pushed = {
         target.topic_variable: target.topic
         for target in PUSHED
-        if target.topic_variable is not None and target.topic is not None
+        if target.topic_variable is not None
     }
     return {**pushed, "EMPANEL_EVENTS_TOPIC": EVENTS_TOPIC}
 
 
 def topic_names() -> dict[str, str]:
     """The topic that feeds each pushed target, and the events' topic."""
-    pushed = {target.name: target.topic for target in PUSHED if target.topic is not None}
+    pushed = {target.name: target.topic for target in PUSHED}
     return {**pushed, "events": EVENTS_TOPIC}
 
 

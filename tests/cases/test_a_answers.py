@@ -236,13 +236,8 @@ INVALID = {
 }
 
 
-@pytest.mark.parametrize(
-    ("case", "text"), [(case, text) for case, texts in INVALID.items() for text in texts]
-)
-async def test_a17_a18_a19_a21_a22_no_verdict_is_made_of_a_wrong_answer(
-    case: str, text: str
-) -> None:
-    """Two calls, `invalid_output`, nothing stored, and the panel's mean is the other seat's."""
+async def no_verdict(text: str) -> None:
+    """Assert two calls, `invalid_output`, nothing stored, and the mean of the other seat alone."""
     world = World()
     wired(world).plays(good("chat", text))
     job = await played(world, submission(["m0", "m1"], required_seats=1))
@@ -252,6 +247,36 @@ async def test_a17_a18_a19_a21_a22_no_verdict_is_made_of_a_wrong_answer(
     nothing_is_stored(world, job)
     summary = (await shown(world, job))["report"]["summary"]
     assert (summary["mean"], summary["n"], summary["of"]) == (71, 1, 2)
+
+
+@pytest.mark.parametrize("text", INVALID["A17"])
+async def test_a17_what_is_off_the_scale_is_no_score(text: str) -> None:
+    """A score beyond the scale is not clamped: it is no answer."""
+    await no_verdict(text)
+
+
+@pytest.mark.parametrize("text", INVALID["A18"])
+async def test_a18_what_is_of_another_type_is_no_score(text: str) -> None:
+    """Text, truth values, null, lists and objects are no numbers; other keys are no `score`."""
+    await no_verdict(text)
+
+
+@pytest.mark.parametrize("text", INVALID["A19"])
+async def test_a19_a_number_that_json_lacks_is_no_score(text: str) -> None:
+    """What no strict reader of JSON takes is no answer."""
+    await no_verdict(text)
+
+
+@pytest.mark.parametrize("text", INVALID["A21"])
+async def test_a21_a_number_in_prose_is_no_score(text: str) -> None:
+    """No number is guessed from prose, and no default takes its place."""
+    await no_verdict(text)
+
+
+@pytest.mark.parametrize("text", INVALID["A22"])
+async def test_a22_several_verdicts_or_broken_json_are_no_score(text: str) -> None:
+    """Two verdicts, or JSON that needs repair, are no answer."""
+    await no_verdict(text)
 
 
 @pytest.mark.parametrize("score", [100, 0, 63])

@@ -156,6 +156,7 @@ async def test_f07_no_text_breaks_a_notification(title: str) -> None:
         [received] = receiver.received
     assert int(received.headers["content-length"]) == len(received.body)
     assert received.body.isascii()
+    assert is_signed_by(received, V1)
     assert received.body == world.notification().body.encode()
 
 

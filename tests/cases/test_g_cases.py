@@ -5,9 +5,12 @@
 | G04, G05 | over HTTP, with the status: `tests/e2e/test_panel.py`, `test_bad_requests.py` |
 | G05 | canonical JSON, value by value: `tests/unit/test_identities.py` |
 | G07 | struck at every call: `tests/faults/test_every_call.py`; in any order: `test_stateful.py` |
-| G07 | twenty seats over HTTP: `tests/e2e/test_budgets.py`; a tenant's day: `tests/unit/test_tenant_days.py` |
+| G07 | twenty seats over HTTP: `tests/e2e/test_budgets.py` |
+| G07 | a tenant's day: `tests/unit/test_tenant_days.py` |
 | G12 | each write of a late holder: `tests/unit/test_leasing.py` |
 | G14 | every call of every path: `tests/faults/test_every_call.py` |
+| G19 | replays, each promise by itself: `tests/unit/test_replays.py` |
+| G21 | purges, each promise by itself: `tests/unit/test_purging.py` |
 """
 
 import asyncio
@@ -17,8 +20,10 @@ from typing import Any
 
 import pytest
 
+from functions import evaluation
 from functions.acceptance import IdempotencyConflict, accept
 from functions.budgeting import refund_unsent, reserve_attempt
+from functions.core.endings import seat_record
 from functions.core.identities import digest
 from functions.core.jobs import Job, JobState, Outcome, SeatState
 from functions.core.leases import Claimed, claim, end_attempt, released
@@ -27,7 +32,7 @@ from functions.core.submissions import Submission
 from functions.core.verdicts import CallRequest, ProviderAnswer
 from functions.leasing import Granted, commit_as_holder, try_claim
 from functions.reports import build_report
-from functions.settlement import seat_record, settle_as_holder
+from functions.settlement import settle_as_holder
 from functions.statuses import read_status
 from tests.cases.scenes import (
     deliver_at,
@@ -499,6 +504,78 @@ async def test_g17_a_failure_costs_the_siblings_nothing() -> None:
     assert world.jobs()[second.id].state is JobState.SUCCEEDED
     assert sorted(world.sent().values()) == [1, 1, 2]
     assert await tasks_left() == set()
+
+
+async def test_g19_a_replay_uses_what_was_pinned_at_acceptance() -> None:
+    """Between a failure and its replay prices and defaults change: seats and digests stay."""
+    world = World()
+    replies(world, failure("refused", http_status=200))
+    job = await world.submit(submission(("m0",)))
+    await world.finish()
+    before = world.jobs()[job.id]
+    world.settings = replace(world.settings, provider_deadline_seconds=60.0, retention_days=100)
+    world.api = world.new_process("api")
+    await world.replay(before)
+    await world.finish()
+    after = world.jobs()[job.id]
+    pinned = ("seats", "policy", "digests", "inputs", "policy_revision", "decision_id")
+    assert all(getattr(after, name) == getattr(before, name) for name in pinned)
+    first, second = (world.terminals(job.id)[run] for run in (1, 2))
+    assert (first.state, second.state) == (JobState.FAILED, JobState.SUCCEEDED)
+    assert first.input_digest == second.input_digest
+    assert broken(world) == {}
+
+
+async def test_g19_a_replay_under_another_prompt_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A deploy changed the prompt template: the seat ends with that reason and asks nothing."""
+    world = World()
+    replies(world, failure("refused", http_status=200))
+    job = await world.submit(submission(("m0",)))
+    await world.finish()
+    monkeypatch.setattr(evaluation, "PROMPT_DIGEST", digest("another template"))
+    await world.replay(world.jobs()[job.id])
+    await world.finish()
+    record = world.seats(job.id)[(2, 0)]
+    assert record.error is not None
+    assert record.error.code == "identity_changed"
+    assert total_sent(world) == 1
+
+
+async def test_g21_a_purged_identity_stays_reserved() -> None:
+    """Job and answers purged: the same key is the purged job or a conflict, never an old answer."""
+    world = World()
+    job = await world.submit(submission())
+    await world.finish()
+    await world.purge(world.jobs()[job.id])
+    again = await accept(world.api.services, submission())
+    assert (again.created, again.job.purged_at is not None) == (False, True)
+    with pytest.raises(IdempotencyConflict):
+        await accept(world.api.services, submission(question="a new payload"))
+    fresh = await world.submit(submission(key="fresh"))
+    await world.finish()
+    assert world.jobs()[fresh.id].state is JobState.SUCCEEDED
+    assert total_sent(world) == 2
+    assert broken(world) == {}
+
+
+async def test_g21_an_object_without_its_records_is_not_served() -> None:
+    """The ledger forgot everything and the bucket did not: a new job buys its own answer."""
+    world = World()
+    await world.submit(submission())
+    await world.finish()
+    [old] = world.objects.names()
+    world.ledger._documents.clear()
+    world.clock.advance(40 * 86_400)
+    world.api = world.new_process("api")  # it remembers no window
+    job = await world.submit(submission())
+    await world.finish()
+    assert old in world.objects.names()
+    status = await read_status(world.api.services, world.jobs()[job.id])
+    report = await build_report(world.api.services, status)
+    assert [seat["rationale"] for seat in report["seats"]] == ["m0, answer 2"]
+    assert total_sent(world) == 2
 
 
 async def test_g22_a_call_longer_than_its_lease_is_made_once() -> None:

@@ -26,6 +26,9 @@ class Answers:
     status: int = 200
     text: str = ""
     asked: list[str] = field(default_factory=list)
+    sent: list[bytes] = field(default_factory=list)
+    body: bytes | None = None
+    silent: threading.Event | None = None
 
 
 @pytest.fixture
@@ -43,7 +46,10 @@ def server(answers: Answers) -> Iterator[str]:
             self._answer()
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            answers.sent.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self._answer()
+
+        def do_DELETE(self) -> None:
             self._answer()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as in the base
@@ -51,8 +57,11 @@ def server(answers: Answers) -> Iterator[str]:
 
         def _answer(self) -> None:
             answers.asked.append(self.path)
+            if answers.silent is not None:
+                answers.silent.wait(10)
             failure = {"error": {"code": answers.status, "message": answers.text}}
             body = json.dumps(OBJECT if answers.status == 200 else failure).encode()
+            body = body if answers.body is None else answers.body
             self.send_response(answers.status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -120,7 +129,11 @@ async def test_no_other_answer_is_certain(
         await objects.stat("n")
     with pytest.raises(ObjectsUnavailable):
         await objects.read("n")
-    assert len(answers.asked) == 3
+    with pytest.raises(ObjectsUnavailable):
+        await objects.list_page("")
+    with pytest.raises(ObjectsUnavailable):
+        await objects.delete("n", 7)
+    assert len(answers.asked) == 5
 
 
 async def test_only_404_for_the_object_is_missing(objects: GcsObjects, answers: Answers) -> None:
@@ -129,6 +142,36 @@ async def test_only_404_for_the_object_is_missing(objects: GcsObjects, answers: 
     assert await objects.stat("n") is None
     with pytest.raises(ObjectMissing):
         await objects.read("n")
+
+
+async def test_the_server_can_tell_damaged_bytes(objects: GcsObjects, answers: Answers) -> None:
+    """The upload names the MD5 of its bytes, which Cloud Storage compares with what arrived."""
+    await create(objects)
+    [sent] = answers.sent
+    assert b'"md5Hash": "ndTkYSaMgDT1yFZOFVxnpg=="' in sent  # of b"x"
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"name": "n"}'])
+async def test_a_success_that_describes_no_object_is_not_certain(
+    objects: GcsObjects, answers: Answers, body: bytes
+) -> None:
+    """A page of some proxy with status 200 is no answer of Cloud Storage."""
+    answers.body = body
+    with pytest.raises(ObjectsUnavailable):
+        await create(objects)
+    with pytest.raises(ObjectsUnavailable):
+        await objects.stat("n")
+
+
+async def test_an_answer_that_does_not_come_is_an_outage(server: str, answers: Answers) -> None:
+    """Every request ends within the timeout, and is sent once."""
+    answers.silent = threading.Event()
+    objects = GcsObjects("bucket", emulator_host=server, timeout_seconds=0.2)
+    with pytest.raises(ObjectsUnavailable):
+        await create(objects)
+    answers.silent.set()
+    await objects.aclose()
+    assert len(answers.asked) == 1
 
 
 async def test_no_server_is_an_outage() -> None:

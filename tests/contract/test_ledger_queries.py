@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from functions.core.errors import LedgerUnavailable
 from functions.core.ports import Create, Ledger, Query
 
 DOCUMENTS: dict[str, dict[str, Any]] = {
@@ -133,3 +134,22 @@ async def test_a_query_that_firestore_refuses_is_refused(
         await ledger.query(query)
     with pytest.raises(ValueError, match=reason):
         await ledger.count(query)
+
+
+async def test_a_total_is_the_sum_of_the_field_it_is_ordered_by(ledger: Ledger) -> None:
+    """Of the documents that match and have it; what is no number adds nothing."""
+    twos = (("kind", "==", "even"),)
+    assert await ledger.total(Query(collection="a", where=twos, order_by="n")) == 4
+    assert await ledger.total(Query(collection="a/1/a", order_by="n")) == 1
+    for kind in ("none", "null", "text"):
+        query = Query(collection="a", where=(("kind", "==", kind),), order_by="n")
+        assert await ledger.total(query) == 0
+    assert await ledger.total(Query(collection="nothing", order_by="n")) == 0
+
+
+async def test_a_total_that_is_no_whole_number_is_no_answer(ledger: Ledger) -> None:
+    """A fraction is not cut off without a word; a sum over nothing named is refused."""
+    with pytest.raises(LedgerUnavailable):
+        await ledger.total(Query(collection="a", order_by="n"))
+    with pytest.raises(ValueError, match="order_by"):
+        await ledger.total(Query(collection="a"))

@@ -153,3 +153,28 @@ async def test_a_message_that_is_too_large_is_refused(project: str) -> None:
     with pytest.raises(ValueError, match="is over"):
         await publisher.publish("first", [Message(data=bytes(10_000_000))])
     await publisher.aclose()
+
+
+async def test_a_topic_that_is_there_answers(topics: Topics) -> None:
+    """The question publishes nothing."""
+    await topics.publisher.check("first")
+    await topics.publisher.publish("first", numbered(1))
+    assert await topics.arrived("first", 1) == numbered(1)
+
+
+async def test_a_topic_that_is_not_there_does_not(
+    emulator_hosts: EmulatorHosts, project: str
+) -> None:
+    """A missing topic and a server that gives no answer both fail the question."""
+    real = PubsubPublisher(project, emulator_host=emulator_hosts.pubsub)
+    try:
+        with pytest.raises(PublishFailed):
+            await real.check("nowhere")
+    finally:
+        await real.aclose()
+    deaf = PubsubPublisher(project, emulator_host="127.0.0.1:1", timeout_seconds=0.5)
+    try:
+        with pytest.raises(PublishFailed):
+            await deaf.check("first")
+    finally:
+        await deaf.aclose()

@@ -32,10 +32,21 @@ class LedgerReader:
         self._url = f"http://{host}/v1/{self._root}"
 
     async def group(self, collection: str) -> list[Document]:
-        """All documents in collections of that name, at whatever depth."""
-        query = {"from": [{"collectionId": collection, "allDescendants": True}]}
+        """All documents in collections of that name, at whatever depth; of all without a name."""
+        named = {"collectionId": collection} if collection else {}
+        query = {"from": [{**named, "allDescendants": True}]}
         response = await self._client.post(
             f"{self._url}:runQuery", headers=_OWNER, json={"structuredQuery": query}
+        )
+        rows = response.raise_for_status().json()
+        return [self._document(row["document"]) for row in rows if "document" in row]
+
+    async def everything(self) -> list[Document]:
+        """All documents of the database."""
+        response = await self._client.post(
+            f"{self._url}:runQuery",
+            headers=_OWNER,
+            json={"structuredQuery": {"from": [{"allDescendants": True}]}},
         )
         rows = response.raise_for_status().json()
         return [self._document(row["document"]) for row in rows if "document" in row]

@@ -14,6 +14,7 @@ from infra.local.options import StackOptions
 from infra.local.stack import Stack
 from tests.e2e.records import BucketReader, LedgerReader
 from tests.e2e.waiting import until
+from tests.promises import assert_promised
 from tests.stub import StubProvider
 
 Json = Any
@@ -38,11 +39,15 @@ class Site:
     async def call(
         self, method: str, path: str, *, api_key: str | None = None, **options: Any
     ) -> httpx.Response:
-        """Call the API with the stack's key, or another one."""
+        """Call the API with the stack's key, or another one; the answer must be as promised."""
         key = self.stack.info.api_key if api_key is None else api_key
         headers = {"Authorization": f"Bearer {key}", **options.pop("headers", {})}
         url = f"{self.stack.info.api}{path}"
-        return await self.client.request(method, url, headers=headers, **options)
+        answer = await self.client.request(method, url, headers=headers, **options)
+        assert_promised(
+            method, answer.request.url.path, answer.status_code, answer.headers, answer.content
+        )
+        return answer
 
     async def submit(self, body: Json, key: str | None = None) -> httpx.Response:
         """Submit a job, with an idempotency key when one is given."""

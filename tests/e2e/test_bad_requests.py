@@ -98,6 +98,11 @@ BAD = {
         seats=_seats({"model": "m", "seat": "s"}) * 1 + _seats({"model": "m", "seat": "t"}),
     ),
     "unknown provider": _changed(422, "/seats/0/provider", seats=_seats({"provider": "nobody"})),
+    "parameter the provider has no word for": _changed(
+        422,
+        "/seats/0/parameters/seed",
+        seats=_seats({"provider": "openai-responses", "parameters": {"seed": 7}}),
+    ),
     "more required than seats": _changed(
         422, "/policy/required_seats", policy={"required_seats": 3}
     ),

@@ -14,6 +14,7 @@ from infra.local.options import StackOptions
 from infra.local.stack import Stack
 from tests.e2e.site import TERMINAL_STATES, panel
 from tests.e2e.waiting import until
+from tests.receiver import receiving
 from tests.stub import StubProvider
 
 
@@ -46,6 +47,27 @@ async def test_a_panel_runs_without_any_emulator(options: StackOptions) -> None:
     assert stats.totals.requests == 2
     assert stack.info.embedded
     assert len({pid for pids in stack.info.pids.values() for pid in pids}) == 1
+
+
+async def test_its_notifications_arrive_signed(options: StackOptions) -> None:
+    """A receiver on loopback gets the call, signed by the secret that `stack.json` shows."""
+    environment = {"EMPANEL_WEBHOOK_ALLOW_LOOPBACK": "1"}
+    async with (
+        receiving() as receiver,
+        StubProvider() as stub,
+        Stack(replace(options, environment={**stub.environment, **environment})) as stack,
+        httpx.AsyncClient(trust_env=False, timeout=30, base_url=stack.info.api) as client,
+    ):
+        client.headers["Authorization"] = f"Bearer {stack.info.api_key}"
+        body = panel("notified", notify={"url": receiver.url})
+        accepted = await client.post("/v1/jobs", json=body)
+
+        async def calls() -> int:
+            return len(receiver.received)
+
+        await until(calls, lambda count: count == 1, what="the receiver is called")
+    assert accepted.status_code == 202
+    receiver.received[0].verify(stack.info.webhook_secret)
 
 
 async def test_its_push_targets_are_as_closed_as_the_real_ones(options: StackOptions) -> None:

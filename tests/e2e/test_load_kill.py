@@ -101,7 +101,8 @@ async def test_kill_9_costs_only_what_was_in_flight(site: Site) -> None:
     windows = sorted(_window_seconds(run.found, records, killed) for records in twice)
     print(
         f"kill -9: {beyond} requests beyond {CALLS}; in flight {len(unanswered)} unanswered, "
-        f"{unstored} not stored; {len(twice)} completed twice, answered before the kill by "
+        f"{unstored} not stored, so {beyond - len(unanswered)} answers were lost (2 are the aim); "
+        f"{len(twice)} completed twice, answered before the kill by "
         f"{[f'{seconds * 1000:.0f} ms' for seconds in windows]}; "
         f"done {run.ended - restarted:.1f} s after the restart"
     )

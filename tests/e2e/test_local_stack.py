@@ -16,10 +16,10 @@ import pytest
 from google.auth import jwt
 from google.pubsub_v1.types import PubsubMessage, PushConfig, Subscription
 
+from functions.core.access import key_hash
 from infra.local.emulators import EmulatorHosts
 from infra.local.errors import AlreadyRunning, ProcessFailed
 from infra.local.info import StackInfo
-from infra.local.keys import key_hash
 from infra.local.options import StackOptions
 from infra.local.pubsub import (
     open_channel,

@@ -42,6 +42,10 @@ class EmulatedLedger(RecordingLedger):
         """Count on the emulator."""
         return await self._outside(lambda: self._real.count(query))
 
+    async def total(self, query: Query) -> int:
+        """Sum on the emulator."""
+        return await self._outside(lambda: self._real.total(query))
+
     async def commit(self, *writes: Write) -> datetime:
         """Commit on the emulator, then remember it, also when the caller dies meanwhile."""
         return await asyncio.shield(asyncio.ensure_future(self._commit(writes)))

@@ -83,6 +83,10 @@ class FakeProvider:
         self._clock = clock
         self._on_sent = on_sent
 
+    def refused_parameters(self, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        """Take them all."""
+        return {}
+
     async def call(self, request: CallRequest) -> Reply:
         """Count the request as sent, then think for `seconds`."""
         question = question_of(request)

@@ -4,6 +4,7 @@ Each returns what breaks it, in words; nothing means that it holds.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
@@ -118,11 +119,23 @@ def requests_le_attempts_le_budget(world: World) -> Broken:
 
 
 def extra_requests_only_for_calls_in_flight(world: World) -> Broken:
-    """A question is asked again only after a failure, or when a strike may have cost its answer."""
+    """A question is asked again only after a failure, a cut, a purge, or a strike at its call."""
     lost, unusable = world.observed.lost_calls, world.unusable()
+    purged = _purged_answers(world)
     for key, count in world.sent().items():
-        if count > 1 + lost[key] + unusable[key]:
+        attempts = all_attempts(world, key).values()
+        cut = sum(a["outcome"] == Outcome.CANCELED and a["sent"] for a in attempts)
+        if count > 1 + lost[key] + unusable[key] + cut + purged[key]:
             yield f"{count} requests sent, {lost[key]} answers lost, {unusable[key]} unusable"
+
+
+def _purged_answers(world: World) -> Counter[str]:
+    """Return how often an answer, or the right to bring one, was taken away on purpose."""
+    found: Counter[str] = Counter()
+    for change in _changes(world, "evaluations"):
+        before = (change.before or {}).get("purged", [])
+        found[change.after["work_key"]] += change.after.get("purged", []) != before
+    return found
 
 
 def holder_and_token_guard_every_write(world: World) -> Broken:

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 
 from functions.adapters.memory import MemoryObjects
 from functions.core.budgets import Caps, nano_usd
+from functions.core.jobs import Job
 from functions.core.submissions import Submission
 from functions.tenant_caps import TenantCaps
 from tests.faults.fakes import failure
@@ -29,6 +30,7 @@ from tests.faults.world import submission
 from tests.virtual_loop import LoopClock, VirtualLoop
 
 MOST_JOBS = 6
+MOST_RUNS = 4
 QUESTIONS = ("q0", "q1")
 REPLIES = {
     "success": Planned(),
@@ -53,6 +55,8 @@ TARGETS = (  # the ends of the names of calls
     "commit update evaluations, create seats",
     "create notifications, update jobs",
     "commit create tenant_days, create jobs",
+    "create runs, create operator_log",
+    "create runs, create seats, create operator_log",
 )
 # A day that has room for most of what an example asks for, but not for all.
 DAY = TenantCaps(everyone=Caps(requests=40, nano_usd=nano_usd(40 * WORST_USD)))
@@ -140,6 +144,18 @@ class EmpanelMachine(RuleBasedStateMachine):
         """A client that stops a job, however far it is."""
         jobs = sorted(self.town.jobs().values(), key=lambda job: job.submitted_at)
         self.town_does(self.town.cancel_once(jobs[pick % len(jobs)]))
+
+    @precondition(lambda self: self._ended())
+    @rule(pick=indexes)
+    def replay(self, pick: int) -> None:
+        """A client that wants the seats without a success asked again."""
+        ended = self._ended()
+        self.town_does(self.town.replay_once(ended[pick % len(ended)]))
+
+    def _ended(self) -> list[Job]:
+        """Return the jobs that a replay could begin a run of, oldest first, but not for ever."""
+        jobs = sorted(self.town.jobs().values(), key=lambda job: job.submitted_at)
+        return [job for job in jobs if job.state.is_terminal and job.run < MOST_RUNS]
 
     # Messages
 

@@ -3,11 +3,11 @@
 from datetime import datetime
 
 from functions.core.jobs import Usage
-from functions.worst_cases import ASSUMED_OUTPUT_TOKENS
+from functions.core.verdicts import DEFAULT_OUTPUT_TOKENS
 
 WORST_USD = 1.0
 ANSWER_TOKENS = 20  # of the fake provider's answers
-ANSWER_USD = WORST_USD * ANSWER_TOKENS / ASSUMED_OUTPUT_TOKENS
+ANSWER_USD = WORST_USD * ANSWER_TOKENS / DEFAULT_OUTPUT_TOKENS
 
 
 class FakePrices:
@@ -27,4 +27,4 @@ class FakePrices:
         return self._usd(model, output_tokens)
 
     def _usd(self, model: str, tokens: int) -> float | None:
-        return None if model.startswith("unpriced") else WORST_USD * tokens / ASSUMED_OUTPUT_TOKENS
+        return None if model.startswith("unpriced") else WORST_USD * tokens / DEFAULT_OUTPUT_TOKENS

@@ -185,6 +185,9 @@ class DyingLedger:
     async def count(self, query: Query) -> int:
         return await self.process.through("count", lambda: self.inner.count(query), _no_ledger)
 
+    async def total(self, query: Query) -> int:
+        return await self.process.through("total", lambda: self.inner.total(query), _no_ledger)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DyingObjects:
@@ -236,6 +239,9 @@ class DyingPublisher:
             f"publish {len(messages)}", lambda: self.inner.publish(topic, messages), _not_published
         )
 
+    async def check(self, topic: str) -> None:
+        await self.process.through("check topic", lambda: self.inner.check(topic), _not_published)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DyingProvider:
@@ -259,6 +265,9 @@ class DyingProvider:
     @property
     def pause_scope(self) -> str:
         return self.inner.pause_scope
+
+    def refused_parameters(self, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        return self.inner.refused_parameters(parameters)
 
     async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:
         return await self.process.through("call", lambda: self.inner.call(request), _no_answer)

@@ -70,6 +70,11 @@ class CountingLedger:
         self.documents["read: count"] += 1 + number // 1000
         return number
 
+    async def total(self, query: Query) -> int:
+        number = await self.inner.total(query)
+        self.documents["read: total"] += 1 + number // 1000
+        return number
+
 
 def _kind(path: str) -> str:
     return path.split("/")[-2]

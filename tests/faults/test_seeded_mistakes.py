@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from functions import acceptance, evaluation, leasing, outcome, reuse, settlement
+from functions import acceptance, evaluation, leasing, outcome, replays, reuse, settlement
 from functions.adapters.memory import MemoryObjects
 from functions.core import leases
 from functions.core.documents import (
@@ -22,9 +22,10 @@ from functions.core.documents import (
     terminal_path,
     to_document,
 )
+from functions.core.endings import terminal_record
 from functions.core.jobs import Evaluation, Job, JobState, Outcome, SeatRecord
 from functions.core.leases import Claim, Claimant
-from functions.core.ports import DELETE, Create, StoredObject, Update
+from functions.core.ports import DELETE, Create, Snapshot, StoredObject, Update
 from functions.core.retries import decide
 from functions.core.verdicts import CallFailure
 from functions.dispatch import SeatMessage, dispatch
@@ -249,7 +250,7 @@ def test_a_terminal_record_that_is_replaced_is_caught(monkeypatch: pytest.Monkey
         ended = [record for record in records if record is not None]
         if len(ended) < len(job.seats):
             return False
-        terminal = settlement._terminal(job, JobState.SUCCEEDED, str(now), ended, now)
+        terminal = terminal_record(job, JobState.SUCCEEDED, str(now), ended, now, None)
         path = terminal_path(job.id, job.run)
         await _overwrite(services, Create(path=path, data=to_document(terminal)))
         head = {"state": "succeeded", "check_at": DELETE}
@@ -300,6 +301,62 @@ def test_a_message_before_its_job_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(acceptance, "_record", publish_first)
     strikes = {3: Strike(fate=Fate.DIE, moment=Moment.BEFORE)}  # window, message, job
     assert "no_unexpected_incident" in broken(asyncio.run(client_gives_up(strikes)))
+
+
+async def _replayed(*, client_gives_up: bool = False, died: int | None = None) -> World:
+    """Live through a job with one answer of two that is replayed; the replay may die at a call."""
+    world = World()
+    answer = world.provider.answer
+    world.provider.script = lambda request, number: (
+        CallFailure(code="refused", message="no", http_status=200)
+        if request.model == "m1"
+        else answer(request, number)
+    )
+    job = await world.submit(submission(("m0", "m1"), reuse=False))
+    await world.finish()
+    world.provider.script = answer
+    if died is not None:
+        world.plan.strikes = {
+            len(world.plan.calls) + died: Strike(fate=Fate.DIE, moment=Moment.BEFORE)
+        }
+    ended = world.jobs()[job.id]
+    if client_gives_up:
+        await world.run(world.api, replays.replay(world.api.services, ended, by="someone"))
+    else:
+        await world.replay(ended)
+    await world.finish()
+    return world
+
+
+def test_a_double_dispatch_at_replay_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay that sends every seat out again buys what was answered: a success is not carried."""
+    assert broken(asyncio.run(_replayed())) == {}
+    plan = replays._plan
+
+    async def everything(services: Services, job: Job, found: Snapshot) -> replays.Plan:
+        planned = await plan(services, job, found)
+        return replace(planned, open_seats=tuple(range(len(job.seats))), carried=())
+
+    monkeypatch.setattr(replays, "_plan", everything)
+    assert {"replays_carry_what_was_there", "extra_requests_only_for_calls_in_flight"} <= broken(
+        asyncio.run(_replayed())
+    ).keys()
+
+
+def test_a_dispatch_before_the_replay_is_recorded_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Publishing a run's seats before its commit calls an operator for a run nobody knows."""
+    begin = replays._begin
+
+    async def publish_first(services: Services, plan: replays.Plan, by: str) -> Any:
+        await dispatch(services, plan.after, plan.open_seats)
+        return await begin(services, plan, by)
+
+    assert broken(asyncio.run(_replayed(client_gives_up=True, died=4))) == {}
+    monkeypatch.setattr(replays, "_begin", publish_first)
+    found = broken(asyncio.run(_replayed(client_gives_up=True, died=5)))
+    assert "no_unexpected_incident" in found
 
 
 async def _canceled_before_the_claim(monkeypatch: pytest.MonkeyPatch) -> World:

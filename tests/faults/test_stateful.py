@@ -2,7 +2,7 @@
 
 The short run takes the same examples each time, the long one (`make test-long`) 10,000 new ones, or
 as many as `EMPANEL_EXAMPLES` says. Each seeded mistake is one that systems of this kind are known
-for. There is no replay yet, so a double dispatch at a replay is not among them.
+for.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from functions import (
     looking,
     outcome,
     reconciliation,
+    replays,
     reuse,
     settlement,
     tenant_days,
@@ -282,6 +283,17 @@ def _wall(services: Services) -> datetime:
     return cast(InstanceClock, services.clock).wall_now()
 
 
+def double_dispatch_at_replay(patch: pytest.MonkeyPatch) -> None:
+    """A replay sends every seat out again, those that have an answer too."""
+    plan = replays._plan
+
+    async def everything(services: Services, job: Job, found: Snapshot) -> replays.Plan:
+        planned = await plan(services, job, found)
+        return replace(planned, open_seats=tuple(range(len(job.seats))), carried=())
+
+    patch.setattr(replays, "_plan", everything)
+
+
 def store_without_precondition(patch: pytest.MonkeyPatch) -> None:
     """The last object under a name wins: see `OverwritingMachine`."""
 
@@ -297,6 +309,7 @@ MISTAKES: tuple[tuple[Any, type[EmpanelMachine], str], ...] = (
     (cost_recorded_after_the_call, EmpanelMachine, "every_request_of_a_capped_run_is_reserved"),
     (day_trued_up_before_the_close, EmpanelMachine, "a_day_is_the_sum_of_its_runs"),
     (close_counted_before_the_commit, EmpanelMachine, "a_run_closes_after_its_seats"),
+    (double_dispatch_at_replay, EmpanelMachine, "replays_carry_what_was_there"),
     (expiry_by_the_local_clock, EmpanelMachine, "holder_and_token_guard_every_write"),
 )
 

@@ -151,7 +151,7 @@ async def stop(site: Site) -> None:
     job = await site.job()
     work = site.deliveries(job)
     await site.until_working(SEATS)
-    await cancel(site.services, job)
+    await cancel(site.services, job, by="someone")
     async with asyncio.timeout(2.5):
         assert await asyncio.gather(*work) == [Delivery.ENDED] * SEATS
 

@@ -21,6 +21,7 @@ from functions.core.jobs import Job
 from functions.core.ports import Ledger, Query, Snapshot, Write
 from functions.core.verdicts import CallRequest
 from functions.dispatch import SeatMessage
+from functions.replays import replay
 from tests.faults.fakes import FakeProvider, RecordingLedger, Reply, question_of
 from tests.faults.prices import FakePrices
 from tests.faults.processes import (
@@ -87,6 +88,9 @@ class ObservingLedger:
 
     async def count(self, query: Query) -> int:
         return await self.inner.count(query)
+
+    async def total(self, query: Query) -> int:
+        return await self.inner.total(query)
 
     def _observed(self, snapshots: list[Snapshot]) -> list[Snapshot]:
         for snapshot in snapshots[:1]:
@@ -269,7 +273,13 @@ class Town(World):
 
     async def cancel_once(self, job: Job) -> None:
         """Cancel as a client would that gives up when it gets no answer."""
-        task = await self.run(self.api, cancel(self.api.services, job))
+        task = await self.run(self.api, cancel(self.api.services, job, by="someone"))
+        if task is not None:
+            _raise_unexpected(task)
+
+    async def replay_once(self, job: Job) -> None:
+        """Replay as a client would that gives up when it gets no answer."""
+        task = await self.run(self.api, replay(self.api.services, job, by="someone"))
         if task is not None:
             _raise_unexpected(task)
 

@@ -37,7 +37,10 @@ def no_answer_is_bought_twice(town: Town) -> Broken:
     """A question is asked again only when its answer was unusable, lost, cut or not wanted."""
     sent, unusable, cut = town.sent(), town.unusable(), town.cut()
     unwanted = Counter(
-        seat.work_key for job in town.jobs().values() for seat in job.seats if not job.policy.reuse
+        seat.work_key
+        for job in town.jobs().values()
+        for seat in job.seats * job.run
+        if not job.policy.reuse
     )
     for work_key, count in sent.items():
         allowed = 1 + town.observed.lost_calls[work_key] + unusable[work_key] + cut[work_key]

@@ -266,7 +266,7 @@ class World:
     async def cancel(self, job: Job) -> Job:
         """Cancel as a client would that asks again until it has an answer."""
         for _ in range(CLIENT_TRIES):
-            task = await self.run(self.api, cancel(self.api.services, job))
+            task = await self.run(self.api, cancel(self.api.services, job, by="someone"))
             if task is not None:
                 _raise_unexpected(task)
                 if task.exception() is None:

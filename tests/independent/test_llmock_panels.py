@@ -3,7 +3,7 @@
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +37,9 @@ PATHS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Info:
-    """A running stack, as the demo sees it."""
-
-    api: str
-    api_key: str
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def api(
-    llmock_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[httpx.AsyncClient]:
-    """A stack in one process whose providers all are llmock, and a client of its API."""
+async def stack(llmock_url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+    """A stack in one process whose providers all are llmock."""
     folder = tmp_path_factory.mktemp("llmock")
     options = StackOptions(
         folder=folder / ".local",
@@ -63,12 +53,16 @@ async def api(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("EMPANEL_REQUIRE_EMULATORS", raising=False)
-        async with (
-            Stack(options) as stack,
-            httpx.AsyncClient(trust_env=False, timeout=30, base_url=stack.info.api) as client,
-        ):
-            client.headers["Authorization"] = f"Bearer {stack.info.api_key}"
-            yield client
+        async with Stack(options) as running:
+            yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(stack: Stack) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the stack's API."""
+    async with httpx.AsyncClient(trust_env=False, timeout=30, base_url=stack.info.api) as client:
+        client.headers["Authorization"] = f"Bearer {stack.info.api_key}"
+        yield client
 
 
 async def test_every_dialect_recovers_and_the_verdict_is_clean(
@@ -122,7 +116,7 @@ async def test_what_cannot_recover_is_asked_once(api: httpx.AsyncClient, llmock:
     ],
 )
 async def test_the_demo_goes_where_the_variables_say(
-    api: httpx.AsyncClient,
+    stack: Stack,
     llmock: Llmock,
     llmock_url: str,
     tmp_path: Path,
@@ -140,9 +134,8 @@ async def test_the_demo_goes_where_the_variables_say(
         monkeypatch.setenv("EMPANEL_DEMO_MODEL", "gpt-4o")
     llmock.script(reply(DEMO_VERDICT, times=None))
     assert not StackOptions().serves_model
-    info = Info(api=str(api.base_url).rstrip("/"), api_key=api.headers["authorization"][7:])
     monkeypatch.setattr("infra.local.demo.load_examples", _renamed)  # three demos, one stack
-    assert await demo(info) == 0
+    assert await demo(stack.info) == 0
     asked = [seen["path"] for seen in llmock.requests() if seen["method"] == "POST"]
     assert len(asked) == 6
     assert all(path.startswith(PATHS[provider].rstrip("*")) for path in asked)

@@ -54,6 +54,7 @@ async def test_every_accepted_run_is_counted_once() -> None:
     assert view["complete"]
     assert not view["sealed"]
     assert view["attempts"] == 7
+    assert (view["cost_usd"], view["unknown_costs"]) == (None, 3)  # no prices are known here
     for name in ("missing_terminal", "missing_output", "missing_failure", "orphan_outputs"):
         assert view[name] == []
 
@@ -192,6 +193,24 @@ async def test_what_cannot_be_read_makes_a_report_incomplete() -> None:
     assert not result.complete
     assert (view["complete"], view["sealed"], view["missing_output"]) == (False, False, [])
     assert "403" in view["errors"][0]
+    assert world.incidents() == []
+
+
+async def test_a_run_that_ends_after_the_listing_misses_nothing() -> None:
+    """Its output is younger than the listing, which says nothing about it."""
+    world = await delivered(1)
+    await world.submit(submission(["m0"], question="late", key="late"))
+    listing = world.objects.list_page
+
+    async def ends_meanwhile(prefix: str, *, page: str | None = None) -> Any:
+        listed = await listing(prefix, page=page)
+        await world.finish()
+        return listed
+
+    world.objects.list_page = ends_meanwhile  # type: ignore[method-assign]
+    _, view = await audited(world)
+    assert view["counts"]["succeeded"] == 2
+    assert view["missing_output"] == []
     assert world.incidents() == []
 
 

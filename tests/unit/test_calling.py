@@ -1,7 +1,7 @@
 """A call under a lease: what ends it, what is made of its end, and what survives a cancellation."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -32,6 +32,9 @@ class Scripted:
         self.reply = reply
         self.started = asyncio.Event()
         self.closed = False
+
+    def refused_parameters(self, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        return {}
 
     async def call(self, request: CallRequest) -> ProviderAnswer | CallFailure:
         self.started.set()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from functions.config import PUSH_DEADLINE_SECONDS, Settings, load, require_callers
+from functions.config import PUSH_DEADLINE_SECONDS, Settings, load, require_callers, require_secrets
 from functions.core.errors import ConfigurationError
 
 PROJECT = {"GOOGLE_CLOUD_PROJECT": "project"}
@@ -46,6 +46,10 @@ def test_without_a_project_nothing_starts(project: dict[str, str]) -> None:
         ("EMPANEL_PROVIDER_CONCURRENCY", "1", "1000"),
         ("EMPANEL_REQUEST_SLOTS", "1", "1000"),
         ("EMPANEL_RETENTION_DAYS", "2", "3650"),
+        ("EMPANEL_TENANT_OPEN_SEATS", "0", "1000000000"),
+        ("EMPANEL_KEY_REQUESTS_PER_MINUTE", "0", "1000000"),
+        ("EMPANEL_WAITS", "1", "1000"),
+        ("EMPANEL_TENANT_WAITS", "1", "1000"),
     ],
 )
 def test_a_value_off_its_range_names_variable_value_and_rule(
@@ -113,3 +117,63 @@ def test_accounts_are_a_list() -> None:
     settings = loaded(EMPANEL_PUSH_AUDIENCE="a", EMPANEL_PUSH_ACCOUNTS="one@x, two@x,")
     require_callers(settings)
     assert settings.push_accounts == {"one@x", "two@x"}
+
+
+SECRET = "whsec_" + "A" * 43 + "="
+
+
+def test_webhook_secrets_come_newest_first() -> None:
+    """A list is read in its order; a process that has none cannot serve `notify`."""
+    assert loaded(EMPANEL_WEBHOOK_SECRETS=f" {SECRET} , {SECRET}").webhook_secrets == (SECRET,) * 2
+    with pytest.raises(ConfigurationError, match="EMPANEL_WEBHOOK_SECRETS is not set"):
+        require_secrets(loaded())
+    require_secrets(loaded(EMPANEL_WEBHOOK_SECRETS=SECRET))
+
+
+@pytest.mark.parametrize("bad", ["whsec_", "whsec_short", SECRET[6:], "whsec_" + "A" * 90, "x y"])
+def test_a_bad_webhook_secret_is_named_by_its_place(bad: str) -> None:
+    """The text tells which secret breaks the rule, never the secret; nor do the settings' texts."""
+    message = refusal(EMPANEL_WEBHOOK_SECRETS=f"{SECRET},{bad}")
+    assert "secret 2 must be whsec_" in message
+    assert SECRET not in message
+    assert bad not in message.replace("whsec_ and", "")
+    assert SECRET not in repr(loaded(EMPANEL_WEBHOOK_SECRETS=SECRET))
+
+
+def test_loopback_receivers_need_emulators() -> None:
+    """The switch counts only beside an emulator; another value than 0 or 1 is refused."""
+    assert not loaded(EMPANEL_WEBHOOK_ALLOW_LOOPBACK="1").webhook_loopback
+    on = loaded(EMPANEL_WEBHOOK_ALLOW_LOOPBACK="1", FIRESTORE_EMULATOR_HOST="127.0.0.1:1")
+    assert on.webhook_loopback
+    assert not loaded(FIRESTORE_EMULATOR_HOST="127.0.0.1:1").webhook_loopback
+    assert "EMPANEL_WEBHOOK_ALLOW_LOOPBACK" in refusal(EMPANEL_WEBHOOK_ALLOW_LOOPBACK="yes")
+
+
+def test_pages_of_named_origins_may_call() -> None:
+    """None by default; a list is read as it is spelled."""
+    assert loaded().cors_origins == frozenset()
+    origins = "https://app.example.com, http://127.0.0.1:3000,"
+    assert loaded(EMPANEL_CORS_ORIGINS=origins).cors_origins == {
+        "https://app.example.com",
+        "http://127.0.0.1:3000",
+    }
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "*",
+        "https://*.example.com",
+        "app.example.com",
+        "https://app.example.com/",
+        "null",
+        "https://APP.example.com",
+        "ftp://example.com",
+        "https://a b",
+        "https://u@example.com",
+    ],
+)
+def test_what_is_no_origin_is_refused(bad: str) -> None:
+    """A wildcard, a path, another scheme: none of these is an exact origin."""
+    message = refusal(EMPANEL_CORS_ORIGINS=f"https://fine.example.com,{bad}")
+    assert f"EMPANEL_CORS_ORIGINS: {bad!r} must be an origin" in message

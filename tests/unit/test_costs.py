@@ -64,6 +64,8 @@ def test_the_model_that_ran_has_the_price(
         (CallFailure(code="refused", message="", http_status=200, usage=USAGE), COST),
         (CallFailure(code="provider_error", message="", http_status=500, usage=USAGE), COST),
         (CallFailure(code="invalid_response", message="", http_status=200), None),
+        (CallFailure(code="timeout", message="", http_status=504), None),
+        (CallFailure(code="timeout", message="", http_status=504, usage=USAGE), COST),
         (CallFailure(code="timeout", message=""), None),
         (CallFailure(code="connection_error", message=""), None),
     ],

@@ -1,7 +1,7 @@
 """The demo against a scripted server on loopback: what it submits, what it says, how it ends."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tests.unit.fake_api import (
     report_body,
     seat_body,
 )
+from tests.unit.test_cli_books import WINDOW, audit_body, pass_body
 
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.json"))
 MODELS = "GET /v1/models"
@@ -32,6 +33,8 @@ class Info:
 
     api: str
     api_key: str
+    functions: Mapping[str, str]
+    push_token: str = "token"
 
 
 @pytest.fixture
@@ -57,6 +60,20 @@ def script_jobs(api: FakeApi, *, last: str = "succeeded", again_reused: bool = T
     api.answers("POST /v1/jobs", again, status=202)
     api.answers("GET /v1/jobs/again", again)
     api.answers("GET /v1/jobs/again/attempts", {"attempts": attempts})
+    script_audit(api)
+
+
+def info_of(api: FakeApi, key: str = "k") -> Info:
+    """The scripted server as a stack, its `reconcile` beside its API."""
+    return Info(api=api.url, api_key=key, functions={"reconcile": api.url})
+
+
+def script_audit(api: FakeApi, **changes: Any) -> None:
+    """One window, audited."""
+    api.answers("POST /", pass_body())
+    summary = {"window": WINDOW, "population": 3, "complete": True, "sealed": False, "counts": {}}
+    api.answers("GET /v1/audits", {"audits": [summary]})
+    api.answers(f"GET /v1/audits/{WINDOW}", audit_body(**changes))
 
 
 def submissions(api: FakeApi) -> list[tuple[str, dict[str, Any]]]:
@@ -64,7 +81,7 @@ def submissions(api: FakeApi) -> list[tuple[str, dict[str, Any]]]:
     return [
         (seen.headers["idempotency-key"], json.loads(seen.body))
         for seen in api.seen
-        if seen.method == "POST"
+        if (seen.method, seen.path) == ("POST", "/v1/jobs")
     ]
 
 
@@ -73,19 +90,21 @@ async def test_the_demo_ends_with_0_when_every_job_succeeded(
 ) -> None:
     """Every example is submitted, shown and reported; the repeated question costs nothing."""
     script_jobs(api)
-    assert await demo(Info(api=api.url, api_key="k")) == 0
+    assert await demo(info_of(api, "k")) == 0
     sent = submissions(api)
     assert [key for key, _ in sent] == [
         *(f"demo-{name}" for name in NAMES),
         f"demo-{NAMES[0]}-again",
     ]
     assert sent[0][1] == sent[-1][1]
-    assert all(seen.headers["authorization"] == "Bearer k" for seen in api.seen)
+    keys = {seen.headers["authorization"] for seen in api.seen if seen.path != "/"}
+    assert keys == {"Bearer k"}
     output = capsys.readouterr().out
     assert "2 of 2 scored" in output
     assert "cost unknown" in output
     assert "These scores mean nothing" in output
     assert "1 of 1 seats reused, 0 further requests" in output
+    assert "Every accepted run is accounted for." in output
 
 
 async def test_the_demo_ends_with_1_when_a_job_failed(
@@ -93,7 +112,7 @@ async def test_the_demo_ends_with_1_when_a_job_failed(
 ) -> None:
     """One failed job is enough; its report is shown with what is missing."""
     script_jobs(api, last="failed")
-    assert await demo(Info(api=api.url, api_key="k")) == 1
+    assert await demo(info_of(api, "k")) == 1
     output = capsys.readouterr().out
     assert missing_body()["code"] in output
     assert f"{len(NAMES) - 1} of {len(NAMES)} jobs succeeded" in output
@@ -102,13 +121,25 @@ async def test_the_demo_ends_with_1_when_a_job_failed(
 async def test_the_demo_ends_with_1_when_the_repetition_cost_a_request(api: FakeApi) -> None:
     """A repeated question that was asked for again is no success."""
     script_jobs(api, again_reused=False)
-    assert await demo(Info(api=api.url, api_key="k")) == 1
+    assert await demo(info_of(api, "k")) == 1
+
+
+async def test_the_demo_ends_with_1_when_the_audit_finds_a_gap(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is not accounted for is shown, whatever the jobs themselves say."""
+    monkeypatch.setattr("infra.local.demo.AUDITS", 1)
+    script_jobs(api)
+    api.script[f"GET /v1/audits/{WINDOW}"].clear()
+    api.answers(f"GET /v1/audits/{WINDOW}", audit_body(missing_terminal=["job_lost"]))
+    assert await demo(info_of(api)) == 1
+    assert "job_lost" in capsys.readouterr().out
 
 
 async def test_the_demo_shows_a_refusal(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     """A refused submission ends the demo with the refusal's code and its text."""
     api.refuses("POST /v1/jobs", {"title": "Unauthorized"}, status=401)
-    assert await demo(Info(api=api.url, api_key="wrong")) == 3
+    assert await demo(info_of(api, "wrong")) == 3
     assert "Refused (401): Unauthorized" in capsys.readouterr().err
 
 
@@ -117,7 +148,7 @@ async def test_the_demo_names_the_job_that_cannot_be_read(
 ) -> None:
     """Trouble with one of several watched jobs ends the demo with its own code."""
     api.answers("POST /v1/jobs", job_body("accepted", id="lost"), status=202)
-    assert await demo(Info(api=api.url, api_key="k")) == 3
+    assert await demo(info_of(api, "k")) == 3
     assert "/v1/jobs/lost" in capsys.readouterr().err
 
 

@@ -11,11 +11,10 @@ from functions.acceptance import IdempotencyConflict, accept
 from functions.core.budgets import nano_usd
 from functions.core.identities import canonical_json
 from functions.core.submissions import SeatRequest, Submission
-from functions.core.verdicts import CallRequest
+from functions.core.verdicts import DEFAULT_OUTPUT_TOKENS, CallRequest
 from functions.estimating import Estimate, estimate
 from functions.inputs import read_question
 from functions.worst_cases import (
-    ASSUMED_OUTPUT_TOKENS,
     FRAMING_TOKENS,
     CostRefused,
     worst_cases,
@@ -62,7 +61,7 @@ async def test_the_input_is_bounded_by_its_bytes(question: str) -> None:
     request = await sent(world, asked)
     texts = (request.system, request.user, json.dumps(request.schema))
     assert input_tokens == FRAMING_TOKENS + sum(len(text.encode()) for text in texts)
-    assert output_tokens == ASSUMED_OUTPUT_TOKENS
+    assert output_tokens == DEFAULT_OUTPUT_TOKENS
 
 
 async def test_the_output_is_bounded_by_the_seat() -> None:

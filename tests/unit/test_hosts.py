@@ -8,9 +8,13 @@ from functions.hosts import HostSlots
 async def test_a_host_that_hangs_holds_up_no_other() -> None:
     """All slots of one host are taken: another host's call goes ahead at once."""
     slots = HostSlots(waiting=4, at_once=2)
-    async with slots.slot("a", 1) as first, slots.slot("a", 1) as second:
-        async with slots.slot("a", 0.01) as third, slots.slot("b", 0.01) as other:
-            assert (first, second, third, other) == (True, True, False, True)
+    async with (
+        slots.slot("a", 1) as first,
+        slots.slot("a", 1) as second,
+        slots.slot("a", 0.01) as third,
+        slots.slot("b", 0.01) as other,
+    ):
+        assert (first, second, third, other) == (True, True, False, True)
     async with slots.slot("a", 0.01) as free:
         assert free
 

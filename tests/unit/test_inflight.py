@@ -197,7 +197,7 @@ async def test_a_pause_ends_with_its_time_or_with_a_shutdown() -> None:
     world = World()
     clock: VirtualClock = world.clock
     held = slots(world)
-    await held.pause(clock, 5.0)
+    await held.wait(clock, 5.0)
     assert clock.monotonic() == 5.0
     long_one: asyncio.Task[Any] = asyncio.create_task(_pause_forever(held))
     await settle()
@@ -210,4 +210,4 @@ async def _pause_forever(held: Slots) -> None:
         async def sleep(self, seconds: float) -> None:
             await asyncio.Event().wait()
 
-    await held.pause(Standing(), 1.0)
+    await held.wait(Standing(), 1.0)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from functions.core.cursors import BadCursor
 from functions.core.documents import job_path, to_document
 from functions.core.jobs import JobState
 from functions.core.ports import Create
-from functions.core.cursors import BadCursor
 from functions.listing import JobFilter, Page, list_jobs
 from tests.faults.world import World, submission
 from tests.unit.records import at, job

@@ -6,6 +6,7 @@ stand on the vendors' pricing pages. A newer data set may change them; then look
 
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -241,6 +242,41 @@ def test_every_listed_model_can_be_priced_or_says_unknown() -> None:
     assert seen > 500
 
 
+PARTS = (
+    Usage(),
+    Usage(cached_tokens=2000),
+    Usage(cache_write_tokens=2000),
+    Usage(reasoning_tokens=500),
+    Usage(cached_tokens=900, cache_write_tokens=1000, reasoning_tokens=100),
+    Usage(
+        cached_tokens=9000, cache_write_tokens=9000, reasoning_tokens=9000
+    ),  # more than there are
+)
+
+
+def test_no_listed_model_costs_more_than_its_estimate() -> None:
+    """Whatever part of a usage is cached or reasoning; some models' cached input is dearer."""
+    from genai_prices.data import providers
+
+    ids = {vendor_of(url): name for name, url in URLS.items()}
+    for provider in providers:
+        for model in provider.models if provider.id in ids else ():
+            asked = ids[provider.id], model.id
+            estimate = book().estimate_usd(*asked, input_tokens=2000, output_tokens=500, at=AT)
+            for parts in PARTS:
+                usage = replace(parts, input_tokens=2000, output_tokens=500)
+                cost = book().cost_usd(*asked, usage, AT)
+                assert (cost is None) == (estimate is None)
+                assert cost is None or estimate is None or cost <= estimate
+
+
+def test_an_own_price_of_cached_input_may_be_the_dearest() -> None:
+    """An operator's prices are estimated by their dearest part as well."""
+    own = book(prices=Prices(input=1.0, output=0.0, cached_input=3.0, cache_write=2.0))
+    estimate = own.estimate_usd("local", "any", input_tokens=1_000_000, output_tokens=1, at=AT)
+    assert estimate == 3.0
+
+
 def test_a_book_without_prices_knows_none() -> None:
     """Where no prices are wired every cost is unknown."""
     assert UnknownPrices().cost_usd("openai", "gpt-4o", PLAIN, AT) is None
@@ -260,6 +296,7 @@ def refuse(*args, **kwargs):
     raise SystemExit("the network was asked for")
 
 socket.socket.connect = socket.getaddrinfo = refuse
+from dataclasses import replace
 from datetime import UTC, datetime
 from functions.core.jobs import Usage
 from functions.providers.base import Endpoint

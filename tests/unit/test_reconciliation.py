@@ -14,6 +14,7 @@ from functions.reconciliation import LONGEST_CHECK_FACTOR, RepairReport, repair,
 from tests.cases.scenes import replies
 from tests.faults.fakes import failure
 from tests.faults.invariants import broken
+from tests.faults.notifying import NotifyingWorld
 from tests.faults.processes import Fate, Moment, Strike
 from tests.faults.world import World, submission
 from tests.unit.records import at
@@ -218,10 +219,11 @@ async def test_a_pass_publishes_a_retry_when_it_is_due() -> None:
 @pytest.mark.parametrize("ended", [0, 30])
 async def test_the_cost_of_a_look_does_not_grow_with_history(ended: int) -> None:
     """Ended jobs have no timers: a look over thirty of them reads as little as over none."""
-    world = World()
+    world = NotifyingWorld()
     for number in range(ended):
         await world.submit(submission(question=str(number), key=str(number)))
     await world.deliver_all(at_once=True)
+    await world.deliver_notifications()
     read = []
     query = world.ledger.query
 
@@ -233,4 +235,4 @@ async def test_the_cost_of_a_look_does_not_grow_with_history(ended: int) -> None
     world.ledger.query = counting  # type: ignore[method-assign, assignment]
     world.clock.advance(3600.0)
     await world.repair()
-    assert (len(read), sum(read)) == (8, 0)
+    assert (len(read), sum(read)) == (12, 0)

@@ -13,6 +13,7 @@ from functions.core.documents import (
     stop_path,
     terminal_path,
 )
+from functions.core.endings import seat_record, total
 from functions.core.errors import LedgerUnavailable
 from functions.core.jobs import Job, JobState, Outcome, SeatError, SeatState, Totals, Usage
 from functions.core.ports import Update
@@ -20,10 +21,8 @@ from functions.settlement import (
     close_if_ended,
     close_run,
     mark_running,
-    seat_record,
     settle_seat,
     stop_run,
-    total,
 )
 from tests.faults.world import World, submission
 from tests.unit.records import at, attempt, evaluation, output
@@ -168,7 +167,8 @@ async def test_an_ambiguous_close_by_another_is_not_mine() -> None:
     services, now = world.evaluator.services, world.clock.now()
     await close_run(services, job, JobState.CANCELED, "other", [], now, stopped=JobState.CANCELED)
     unsteady(world, "lost")
-    assert not await close_run(services, job, JobState.EXPIRED, "mine", [], now, stopped=JobState.EXPIRED)
+    mine = JobState.EXPIRED
+    assert not await close_run(services, job, mine, "mine", [], now, stopped=mine)
 
 
 async def test_a_job_is_marked_running_once_and_never_when_closed() -> None:

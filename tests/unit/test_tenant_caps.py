@@ -37,14 +37,14 @@ def test_one_cap_is_for_all_tenants() -> None:
 
 def test_a_tenant_may_have_its_own(tmp_path: Path) -> None:
     """A table changes what it names; the rest is as for all, and 0 takes a cap away."""
-    text = "[tenants.small]\nday_requests = 5\n[tenants.'big one']\nday_cost_usd = 0\n"
+    text = "[tenants.small]\nday_requests = 5\n[tenants.big-one]\nday_cost_usd = 0\n"
     caps = loaded(
         EMPANEL_TENANT_DAY_REQUESTS="500",
         EMPANEL_TENANT_DAY_COST_USD="2",
         EMPANEL_TENANTS=table(tmp_path, text),
     )
     assert caps.of("small") == Caps(requests=5, nano_usd=2 * DOLLAR)
-    assert caps.of("big one") == Caps(requests=500)
+    assert caps.of("big-one") == Caps(requests=500)
     assert caps.of("another") == Caps(requests=500, nano_usd=2 * DOLLAR)
 
 

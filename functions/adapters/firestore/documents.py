@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from functions.adapters.firestore.encoding import decode_fields, decode_time
+from functions.adapters.firestore.requests import RESULT
 from functions.core.errors import LedgerUnavailable
 from functions.core.ports import Snapshot
 
@@ -18,15 +19,16 @@ async def found_documents(root: str, answers: AsyncIterator[Any]) -> list[Snapsh
 
 
 async def counted(answers: AsyncIterator[Any]) -> int:
-    """Return the number under the alias `count`.
+    """Return the whole number that an aggregation comes to.
 
     Raises:
         LedgerUnavailable: the answer has no such number.
     """
     async for answer in answers:
-        if "count" in answer.result.aggregate_fields:
-            return int(answer.result.aggregate_fields["count"].integer_value)
-    raise LedgerUnavailable("Firestore answered a count without a number")
+        found = answer.result.aggregate_fields.get(RESULT)
+        if found is not None and found.WhichOneof("value_type") == "integer_value":
+            return int(found.integer_value)
+    raise LedgerUnavailable("Firestore answered an aggregation without a whole number")
 
 
 class BatchGet:

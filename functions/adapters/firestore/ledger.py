@@ -16,11 +16,13 @@ from functions.adapters.firestore.requests import (
     commit_request,
     count_request,
     query_request,
+    total_request,
 )
 from functions.adapters.values import (
     check_document_path,
     check_query,
     check_writes,
+    summed_field,
 )
 from functions.core.ports import Clock, Query, Snapshot, Write
 
@@ -98,6 +100,17 @@ class FirestoreLedger:
         """
         check_query(query)
         request = count_request(self._connection.root, query)
+        with reading():
+            return await counted(self._connection.run_aggregation(request))
+
+    async def total(self, query: Query) -> int:
+        """Return the sum of the whole numbers in the field that the query is ordered by.
+
+        Raises:
+            LedgerUnavailable: no certain answer, or an index is missing.
+            ValueError: a query that Firestore would refuse, or one without an order.
+        """
+        request = total_request(self._connection.root, query, summed_field(query))
         with reading():
             return await counted(self._connection.run_aggregation(request))
 

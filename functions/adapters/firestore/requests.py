@@ -27,6 +27,7 @@ _OPERATORS = {
     "array_contains": StructuredQuery.FieldFilter.Operator.ARRAY_CONTAINS,
 }
 _ID_FIELD = "__name__"
+RESULT = "result"
 _REQUEST_TIME = DocumentTransform.FieldTransform.ServerValue.REQUEST_TIME
 
 
@@ -53,12 +54,25 @@ def query_request(root: str, query: Query) -> Any:
 
 
 def count_request(root: str, query: Query) -> Any:
-    """Return the request for the number of documents of a query, under the alias `count`."""
-    message = RunAggregationQueryRequest.pb()(parent=_parent(root, query))
-    aggregation = message.structured_aggregation_query
-    _fill_query(aggregation.structured_query, root, query)
-    aggregation.aggregations.add(alias="count").count.SetInParent()
+    """Return the request for the number of documents of a query."""
+    message, aggregation = _aggregation(root, query)
+    aggregation.count.SetInParent()
     return message
+
+
+def total_request(root: str, query: Query, field: str) -> Any:
+    """Return the request for the sum of a field of the documents of a query."""
+    message, aggregation = _aggregation(root, query)
+    aggregation.sum.field.field_path = _quoted(field)
+    return message
+
+
+def _aggregation(root: str, query: Query) -> tuple[Any, Any]:
+    """Return a request and its one aggregation, whose result has the alias `RESULT`."""
+    message = RunAggregationQueryRequest.pb()(parent=_parent(root, query))
+    aggregated = message.structured_aggregation_query
+    _fill_query(aggregated.structured_query, root, query)
+    return message, aggregated.aggregations.add(alias=RESULT)
 
 
 def _fill_write(message: Any, root: str, write: Write) -> None:

@@ -19,8 +19,9 @@ from functions.adapters.values import (
     check_size,
     check_writes,
     normalize_document,
+    summed_field,
 )
-from functions.core.errors import WriteConflict
+from functions.core.errors import LedgerUnavailable, WriteConflict
 from functions.core.ports import (
     Clock,
     Create,
@@ -86,6 +87,20 @@ class MemoryLedger:
         check_query(query)
         await asyncio.sleep(0)
         return len(self._matches(query))
+
+    async def total(self, query: Query) -> int:
+        """Return the sum of the whole numbers in the field that the query is ordered by.
+
+        Raises:
+            ValueError: a query that Firestore would refuse, or one without an order.
+            LedgerUnavailable: the sum is no whole number.
+        """
+        field = summed_field(query)
+        await asyncio.sleep(0)
+        found = [self._documents[path].data[field] for path in self._matches(query)]
+        if any(isinstance(value, float) for value in found):
+            raise LedgerUnavailable(f"{field} holds more than whole numbers")
+        return sum(value for value in found if type(value) is int)
 
     async def aclose(self) -> None:
         """Do nothing: there is no connection."""

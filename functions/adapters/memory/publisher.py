@@ -54,6 +54,10 @@ class MemoryPublisher:
         for message in messages:
             self._publish(self._topics[topic], message)
 
+    async def check(self, topic: str) -> None:
+        """Return: a topic in memory is there as soon as it is named."""
+        await asyncio.sleep(0)
+
     def subscribe(self, topic: str, subscriber: Subscriber, *, at_once: int = 100) -> None:
         """Deliver what is published from now on: until `subscriber` returns True.
 

@@ -9,6 +9,7 @@ import pytest
 from functions.core.jobs import Usage
 from functions.core.prompts import Criterion, Rubric, answer_schema
 from functions.core.verdicts import (
+    DEFAULT_OUTPUT_TOKENS,
     PREVIEW_CHARACTERS,
     CallFailure,
     CallRequest,
@@ -108,7 +109,7 @@ def test_nothing_is_sent_that_was_not_asked_for() -> None:
     assert body.keys() == {"model", "max_tokens", "system", "messages", "output_config"}
     assert (body["model"], body["system"]) == ("claude-x", "s")
     assert body["messages"] == [{"role": "user", "content": "u"}]
-    assert body["max_tokens"] == anthropic.DEFAULT_MAX_TOKENS
+    assert body["max_tokens"] == DEFAULT_OUTPUT_TOKENS
     assert body["output_config"].keys() == {"format"}
     assert wire.path == "/v1/messages"
     assert wire.headers["x-api-key"] == KEY
@@ -389,4 +390,8 @@ def test_usage_is_counted_only_from_numbers() -> None:
     assert anthropic.read_usage({"input_tokens": "40"}) is None
     assert anthropic.read_usage({"input_tokens": True, "output_tokens": 10**30}) is None
     counts = {"input_tokens": 4, "output_tokens": -1, "cache_read_input_tokens": None}
-    assert anthropic.read_usage(counts) == Usage(input_tokens=4)
+    assert anthropic.read_usage(counts) is None
+    assert anthropic.read_usage(counts | {"output_tokens": 1}) == Usage(
+        input_tokens=4, output_tokens=1
+    )
+    assert anthropic.read_usage({"output_tokens": 4}) is None

@@ -429,11 +429,14 @@ def test_a25_no_key_anywhere_else() -> None:
 
 
 def test_usage_is_counted_only_from_numbers() -> None:
-    """Odd, negative, boolean or absurd counts are ignored; no counts at all are unknown."""
+    """Odd, negative, boolean, absurd or missing counts make all unknown: no cost is too low."""
     assert chat.read_usage(None) is None
     assert chat.read_usage({"prompt_tokens": "40"}) is None
     assert chat.read_usage({"prompt_tokens": True, "completion_tokens": 10**30}) is None
-    assert chat.read_usage({"prompt_tokens": 4, "completion_tokens": -1}) == Usage(input_tokens=4)
+    assert chat.read_usage({"prompt_tokens": 4, "completion_tokens": -1}) is None
+    assert chat.read_usage({"completion_tokens": 4}) is None
+    whole = chat.read_usage({"prompt_tokens": 12.0, "completion_tokens": 5.0})
+    assert whole == Usage(input_tokens=12, output_tokens=5)
 
 
 @pytest.mark.parametrize(

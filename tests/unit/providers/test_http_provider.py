@@ -292,6 +292,57 @@ async def test_a25_no_key_in_the_text_of_an_error() -> None:
     assert KEY[:12] not in failure.message
 
 
+GATEWAY_KEY = "gw-0123456789abcdef"
+TICKET = "ticket-ABCDEFGHIJKLMN"
+
+
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request"])
+async def test_a25_no_fixed_secret_in_what_is_kept(status: str) -> None:
+    """A gateway's own key, in a header or in the query, is masked like the provider's."""
+    said = f"{KEY} {GATEWAY_KEY} {TICKET} version-2026-11-29"
+    message = {"content": said}
+    body = {
+        "model": said,
+        "error": {"message": said} if status.startswith("400") else None,
+        "choices": [{"finish_reason": "stop", "message": message}],
+    }
+    answer = response(json.dumps(body).encode(), status, f"x-request-id: {said}\r\n")
+    async with serving(answering(answer)) as server:
+        endpoint = Endpoint(
+            name="loop",
+            base_url=server.url,
+            api_key=KEY,
+            headers={"cf-aig-authorization": GATEWAY_KEY, "x-version": "version-2026-11-29"},
+            query={"access_token": TICKET},
+        )
+        client = HttpProvider(endpoint, chat)
+        result = await client.call(QUESTION)
+        await client.aclose()
+    kept = f"{result} {endpoint}"
+    assert not any(secret[:12] in kept for secret in (KEY, GATEWAY_KEY, TICKET))
+    assert "version-2026-11-29" in str(result)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "retry-after: \xff\xfe\r\n",
+        "retry-after: 3\r\nretry-after: 5\r\n",
+        "x-request-id: \x80\xc3(\r\nx-request-id: two\r\n",
+        "content-type: text/event-stream\r\nset-cookie: a=b; Domain=.test\r\n",
+        "x-should-retry: maybe\r\nretry-after-ms: -1\r\n",
+        f"x-request-id: {'r' * 7000}\r\n",
+    ],
+)
+async def test_headers_of_every_odd_form_are_borne(headers: str) -> None:
+    """Bytes that are no text, names given twice and absurd lengths end no call as an exception."""
+    head = f"HTTP/1.1 429 Busy\r\ncontent-length: 2\r\n{headers}\r\n{{}}"
+    async with provider(answering(head.encode("latin-1"))) as (client, _):
+        failure = await failed(client)
+    assert failure.code == "rate_limited"
+    assert failure.request_id is None or len(failure.request_id) <= 200
+
+
 async def test_many_calls_share_the_pool() -> None:
     """64 calls at once are 64 requests on at most 64 connections."""
     async with provider(answering(GOOD)) as (client, server):

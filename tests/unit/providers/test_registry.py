@@ -294,7 +294,7 @@ def test_a_bad_file_stops_the_start(tmp_path: Path, text: str, shown: str) -> No
         ('parameter_names = { max_output_tokens = "n" }', "new names for reasoning_effort"),
         ('parameter_names = { seed = "x", top_p = "x" }', "all different"),
         ('refused_parameters = ["style"]', "a list of max_output_tokens"),
-        ("extra_body = { stream = true }", "extra_body={'stream': True}"),
+        ("extra_body = { stream = true }", "extra_body=(stream): must be"),
         ("extra_body = { at = 2026-11-29 }", "a table of JSON values"),
         ("extra_body = { n = nan }", "a table of JSON values"),
         ("prices = { input = 1 }", "USD per million tokens"),
@@ -303,7 +303,7 @@ def test_a_bad_file_stops_the_start(tmp_path: Path, text: str, shown: str) -> No
         ("prices = { input = 1, output = true }", "USD per million tokens"),
         ("prices = { input = 1, output = 1, lunch = 1 }", "USD per million tokens"),
         ('project = "p-1"', "project: only the dialect vertex has it, this provider's is chat"),
-        ('dialect = "anthropic"\ntoken_field = "n"', "only the dialect chat has it"),
+        ('dialect = "anthropic"\ntoken_field = "max"', "only the dialect chat has it"),
     ],
 )
 def test_a_bad_option_stops_the_start(tmp_path: Path, text: str, shown: str) -> None:
@@ -320,7 +320,10 @@ def test_a_bad_option_stops_the_start(tmp_path: Path, text: str, shown: str) -> 
         ({"EMPANEL_PROVIDERS": "/nowhere/at/all.toml"}, "/nowhere/at/all.toml"),
         ({"OPENAI_BASE_URL": "api.openai.com"}, "OPENAI_BASE_URL='api.openai.com'"),
         ({"ANTHROPIC_BASE_URL": "anthropic"}, "ANTHROPIC_BASE_URL='anthropic'"),
-        ({"GOOGLE_GEMINI_BASE_URL": "https://h/?a=1"}, "GOOGLE_GEMINI_BASE_URL='https://h/?a=1'"),
+        (
+            {"GOOGLE_GEMINI_BASE_URL": "https://h/?a=1"},
+            "GOOGLE_GEMINI_BASE_URL='https://h/?(hidden)'",
+        ),
         ({"OPENAI_API_KEY": "sk-süß-1234567890"}, "OPENAI_API_KEY"),
         ({"MISTRAL_API_KEY": "mi 1234567890"}, "MISTRAL_API_KEY"),
         ({"OPENAI_BASE_URL": "https://me:hunter2@h/v1"}, "OPENAI_BASE_URL=(hidden)"),
@@ -335,3 +338,81 @@ def test_a_bad_variable_stops_the_start(environ: dict[str, str], shown: str) -> 
     assert shown in str(caught.value)
     assert "1234567890" not in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+PASTED = "sk-proj-Ab3dEf6hIj9lMn2p"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'providers = "{PASTED}"',
+        f'[providers]\nopenai = "{PASTED}"',
+        f'[providers]\nopenai = ["{PASTED}"]',
+        f'[providers.p]\napi_key = "{PASTED}"',
+        f'[providers.p]\nkey_variable = "{PASTED}"',
+        f'[providers.p]\nkey_variable = "{PASTED}/+="',
+        f'[providers.p]\nauth_header = "Bearer {PASTED}"',
+        f'[providers.p]\nidempotency_header = "x: {PASTED}"',
+        f'[providers.p]\nheaders = "Bearer {PASTED}"',
+        f'[providers.p]\nheaders = ["{PASTED}"]',
+        f'[providers.p]\nheaders = {{ authorization = "Bearer {PASTED}" }}',
+        f'[providers.p]\nheaders = {{ "Authorization: {PASTED}" = "x" }}',
+        f'[providers.p]\nquery = {{ key = "{PASTED}\\n" }}',
+        f'[providers.p]\nextra_body = {{ model = "m", api_key = "{PASTED}" }}',
+        f'[providers.p]\nprices = {{ input = "{PASTED}", output = 1 }}',
+        f'[providers.p]\nparameter_names = {{ seed = "{PASTED} " }}',
+        f'[providers.p]\nrefused_parameters = "{PASTED}"',
+        f'[providers.p]\npreset = "{PASTED}"',
+        f'[providers.p]\ndialect = "{PASTED}"',
+        f'[providers.p]\nbase_url = "https://h/v1?key={PASTED}"',
+        f'[providers.p]\nbase_url = "https://h/v1#{PASTED}"',
+        f'[providers.p]\nbase_url = "https://me:{PASTED}@h/v1"',
+        f'[providers.p]\nbase_url = "ftp://h/{PASTED}"',
+        f'[providers.p]\nbase_url = "{PASTED}"',
+        f"[providers.p]\nkey = {PASTED}",
+    ],
+)
+def test_a25_a_key_in_the_wrong_place_stops_the_start_unseen(tmp_path: Path, text: str) -> None:
+    """People paste keys where names belong; the message goes to logs, so the key may not."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(toml(tmp_path, text))
+    assert PASTED not in str(caught.value)
+    assert "providers" in str(caught.value).lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('token_field = "model"', "token_field='model': must be"),
+        ('token_field = "stream"', "not a field that a request has itself"),
+        ('parameter_names = { seed = "messages" }', "a table of new names"),
+        ('parameter_names = { seed = "temperature" }', "seed='temperature': must not be"),
+        ('parameter_names = { seed = "max_completion_tokens" }', "the name of another parameter"),
+        ('idempotency_header = "Authorization"', "idempotency_header='Authorization': must be"),
+        ('idempotency_header = "Host"', "not a header of HTTP's own"),
+        ('auth_header = "x-key"\nidempotency_header = "X-Key"', "carries something else"),
+        ('headers = { x-a = "1" }\nidempotency_header = "X-A"', "carries something else"),
+        ('dialect = "anthropic"\nidempotency_header = "X-Api-Key"', "carries something else"),
+        ('auth_header = "Content-Type"', "auth_header='Content-Type': must be"),
+        ("prices = { input = 1e300, output = 1 }", "from 0 to 10000"),
+    ],
+)
+def test_no_option_takes_the_place_of_another(tmp_path: Path, text: str, shown: str) -> None:
+    """A parameter cannot become the model, nor an attempt's key the credential."""
+    with pytest.raises(ConfigurationError) as caught:
+        table(tmp_path, URL + text)
+    assert shown in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["https://h /v1", "https://h/\\nv1", "https://h/v1\\t"])
+def test_no_blank_hides_in_an_address(tmp_path: Path, url: str) -> None:
+    """The URL parser drops line breaks without a word: the address would be another one."""
+    with pytest.raises(ConfigurationError, match="http or https URL"):
+        load(toml(tmp_path, f'[providers.p]\nbase_url = "{url}"'))
+
+
+def test_names_may_be_exchanged(tmp_path: Path) -> None:
+    """A name is free once its own parameter has another one."""
+    text = 'parameter_names = { seed = "temperature", temperature = "heat" }'
+    assert table(tmp_path, URL + text).parameter_names["seed"] == "temperature"

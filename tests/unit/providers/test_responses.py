@@ -423,8 +423,11 @@ def test_a25_no_key_in_what_is_kept() -> None:
 
 
 def test_usage_is_counted_only_from_numbers() -> None:
-    """Odd, negative, boolean or absurd counts are ignored; no counts at all are unknown."""
+    """Odd, negative, boolean, absurd or missing counts make all unknown: no cost is too low."""
     assert responses.read_usage(None) is None
     assert responses.read_usage({"input_tokens": "40"}) is None
     assert responses.read_usage({"input_tokens": True, "output_tokens": 10**30}) is None
-    assert responses.read_usage({"input_tokens": 4, "output_tokens": -1}) == Usage(input_tokens=4)
+    assert responses.read_usage({"input_tokens": 4, "output_tokens": -1}) is None
+    assert responses.read_usage({"output_tokens": 4}) is None
+    whole = responses.read_usage({"input_tokens": 12.0, "output_tokens": 5.0})
+    assert whole == Usage(input_tokens=12, output_tokens=5)

@@ -56,6 +56,7 @@ def read(data: bytes, key: str | None = None, traceparent: str | None = None) ->
         tenant="acme",
         default_owner="acme",
         endpoints=ENDPOINTS,
+        refused_parameters=lambda name, given: {},
         idempotency_key=key,
         traceparent=traceparent,
     )
@@ -651,6 +652,7 @@ def test_values_that_skipped_the_parser(place: Callable[[Any], Change], value: A
             tenant="acme",
             default_owner="acme",
             endpoints=ENDPOINTS,
+            refused_parameters=lambda name, given: {},
             idempotency_key=None,
             traceparent=None,
         )
