@@ -9,8 +9,8 @@ from typing import Any
 from functions.audit_notifications import check_notifications
 from functions.audit_outputs import WindowObjects, find_orphans
 from functions.audit_reports import write_chunk
-from functions.audit_runs import examine, read_repairs, read_runs
-from functions.core.audits import Findings, OpenRun, error_text
+from functions.audit_runs import RunSeen, examine, read_repairs, read_runs
+from functions.core.audits import Findings, error_text
 from functions.core.documents import from_snapshot, incident_path, job_path, seat_path
 from functions.core.errors import EmpanelError
 from functions.core.identities import name_in_bucket
@@ -46,7 +46,9 @@ async def look_again(
 async def _open_runs(services: Services, window: Window, findings: Findings, now: datetime) -> None:
     """Look at the runs that had not ended; those that have are counted and lined up now."""
     runs, findings.open = findings.open, []
-    _forget(findings, runs)
+    findings.missing_terminal, findings.aged = [], []
+    looked_at = {run.job for run in runs}
+    findings.off_window = [job for job in findings.off_window if job not in looked_at]
     for start in range(0, len(runs), GET_AT_ONCE):
         some = runs[start : start + GET_AT_ONCE]
         for run in some:
@@ -55,16 +57,15 @@ async def _open_runs(services: Services, window: Window, findings: Findings, now
         numbers = [run.run for run in some]
         seen = await read_runs(services, findings, list(zip(jobs, numbers, strict=True)))
         objects = WindowObjects(services, window.tenant, window.window)
-        lines = await examine(services, findings, objects, seen, now)
+        _forget(findings, [run for run in seen if run.terminal is not None])
+        lines = await examine(services, findings, objects, seen, now, again=True)
         if lines:
             findings.chunks.append(await write_chunk(services, window, lines))
 
 
-def _forget(findings: Findings, runs: Sequence[OpenRun]) -> None:
-    """Drop what is listed of runs that are looked at again as a whole."""
-    findings.missing_terminal, findings.aged = [], []
-    again, jobs = {(run.job, run.run) for run in runs}, {run.job for run in runs}
-    findings.off_window = [job for job in findings.off_window if job not in jobs]
+def _forget(findings: Findings, ended: Sequence[RunSeen]) -> None:
+    """Drop what is listed of runs that have ended: they are looked at as a whole."""
+    again = {(run.job.id, run.run) for run in ended}
     for entries in (
         findings.missing_output,
         findings.digest_mismatch,

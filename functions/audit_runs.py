@@ -114,8 +114,12 @@ async def examine(
     objects: WindowObjects,
     runs: Sequence[RunSeen],
     now: datetime,
+    *,
+    again: bool = False,
 ) -> list[Line]:
     """Count the runs and note their gaps; return the lines of those that have ended.
+
+    What the seats of an open run have brought is compared once, not `again` before it has ended.
 
     Raises:
         LedgerUnavailable, ObjectsUnavailable: not everything could be looked at.
@@ -128,7 +132,8 @@ async def examine(
             findings.off_window.append(seen.job.id)
         if seen.terminal is None:
             note_open(findings, seen, now)
-            await _open_outputs(services, findings, objects, seen)
+            if not again:
+                await _open_outputs(services, findings, objects, seen)
             continue
         purged = await compare_outputs(objects, findings, seen.job, seen.run, seen.terminal.seats)
         if (seen.job.id, seen.run) in unsettled:

@@ -72,9 +72,13 @@ async def open_incident(
     owner: str | None = None,
     seat: str | None = None,
     detail: str,
+    again: bool = False,
     **facts: Any,
 ) -> bool:
     """Record an incident; False when the same cause has one already.
+
+    `again` says that the cause has come anew, rather than being there still: an incident of it that
+    was resolved is opened again.
 
     `job` gives tenant, job and owner; where it is not at hand they are named one by one. Without a
     tenant the incident belongs to nobody, which is stored as null, so that a query can find it.
@@ -101,10 +105,25 @@ async def open_incident(
     try:
         await services.ledger.commit(Create(path=incident_path(identity), data=present))
     except WriteConflict:
-        return False
+        if not again or not await _open_again(services, identity, present):
+            return False
     telemetry.error(
         "incident opened", incident=identity, kind=kind, job=document["job"], detail=detail[:300]
     )
+    return True
+
+
+async def _open_again(services: Services, identity: str, present: dict[str, Any]) -> bool:
+    """Open a resolved incident again; say whether it was. What was noted of it before stays."""
+    [found] = await services.ledger.get(incident_path(identity))
+    if (found.data or {}).get("status") != RESOLVED:
+        return False
+    fields = {name: present[name] for name in ("status", "opened_at", "escalate_at", "detail")}
+    update = Update(path=found.path, fields=fields, if_updated_at=found.update_time)
+    try:
+        await services.ledger.commit(update)
+    except WriteConflict:
+        return False  # by another just now
     return True
 
 

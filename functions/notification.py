@@ -229,6 +229,7 @@ async def _tell(services: Services, after: Notification) -> None:
             job_id=after.job,
             tenant=after.tenant,
             owner=after.owner,
+            again=True,
             detail=f"the notification {after.id} did not arrive: {last.outcome} ({last.reason})",
         )
 

@@ -46,25 +46,37 @@ from functions.web.polling import POLL_SECONDS, retry_after
 from functions.web.public_api import with_document
 from functions.web.requests import read_submission
 from functions.web.routing import respond, route
+from functions.web.waiting import preferred_wait_seconds, wait_for_end
 from functions.worst_cases import CostRefused
 
 LIST_PARAMETERS = frozenset({"state", "window", "owner", "label", "limit", "cursor"})
 
 
 async def submit(application: Application, request: Request) -> Response:
-    """Accept a job, or return the one that has its identity: 202 when new, else 200."""
+    """Accept a job, or return the one that has its identity: 202 when new and open, else 200.
+
+    With `Prefer: wait` the answer waits for the job's end, up to that many seconds.
+    """
     services, caller = application.services, await application.keys.caller(request)
     submission = await _submission(services, caller, request)
     telemetry.follow(submission.traceparent)
     acceptance = await _accepted(services, submission)
-    if acceptance.created:
-        status = _fresh(services, acceptance.job)
+    wait_seconds = preferred_wait_seconds(request)
+    job = await wait_for_end(application, acceptance.job, wait_seconds)
+    if acceptance.created and not wait_seconds:
+        status = _fresh(services, job)
     else:
-        status = await read_status(services, acceptance.job)
+        status = await read_status(services, job)
+    ended = status.job.state.is_terminal
+    applied = {"Preference-Applied": f"wait={wait_seconds}"} if wait_seconds else {}
     return JSONResponse(
         job_view(status),
-        status_code=202 if acceptance.created else 200,
-        headers={"Location": f"/v1/jobs/{acceptance.job.id}", "Retry-After": str(POLL_SECONDS)},
+        status_code=202 if acceptance.created and not ended else 200,
+        headers={
+            "Location": f"/v1/jobs/{job.id}",
+            "Retry-After": str(POLL_SECONDS),
+            **applied,
+        },
     )
 
 

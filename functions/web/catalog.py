@@ -64,7 +64,7 @@ SUBMIT = Operation(
     tag=JOBS,
     summary="Ask a panel",
     description="Accepts a job, or returns the one that has its identity.",
-    parameters=(p.IDEMPOTENCY_KEY, p.TRACEPARENT),
+    parameters=(p.IDEMPOTENCY_KEY, p.PREFER, p.TRACEPARENT),
     body=JobBody,
     answers={
         202: Answer(
@@ -74,7 +74,7 @@ SUBMIT = Operation(
             links=_OF_A_JOB,
         ),
         200: Answer(
-            description="Known already; this is how it is now.",
+            description="Known already, or ended while the answer waited; this is how it is now.",
             model=JobShown,
             headers=("Location", "Retry-After"),
             links=_OF_A_JOB,

@@ -112,6 +112,13 @@ TRACEPARENT = Parameter(
     schema={"type": "string"},
     example="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 )
+PREFER = Parameter(
+    name="Prefer",
+    place="header",
+    description="`wait=SECONDS`: answer once the job has ended, or after that time, at most 60 s.",
+    schema={"type": "string"},
+    example="wait=20",
+)
 IF_NONE_MATCH = Parameter(
     name="If-None-Match",
     place="header",

@@ -92,3 +92,13 @@ async def test_one_consumer_acts_on_a_decision(site: Site) -> None:
     unknown = "/v1/decisions/dec_0/actions/publish"
     assert (await site.call("PUT", unknown, json={"holder": "me"})).status_code == 404
     assert (await site.call("PUT", path, json={"holder": 1})).status_code == 422
+
+
+async def test_an_answer_can_wait_for_the_end(site: Site) -> None:
+    """`Prefer: wait` answers 200 with the ended job, a request without it 202 at once."""
+    asked = panel("waited", "a")
+    answer = await site.call("POST", "/v1/jobs", json=asked, headers={"Prefer": "wait=60"})
+    assert (answer.status_code, answer.json()["state"]) == (200, "succeeded")
+    assert answer.headers["preference-applied"] == "wait=60"
+    plain = await site.call("POST", "/v1/jobs", json=panel("waited", "b"))
+    assert plain.status_code == 202

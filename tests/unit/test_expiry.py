@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from functions.audit import audit
 from functions.core.jobs import JobState
+from tests.faults.fakes import failure
 from tests.faults.world import World, submission
+from tests.unit.test_audit import mark_delivered
 
 
 def expire(world: World, *, days: int) -> None:
@@ -32,3 +35,25 @@ async def test_a_job_that_expired_can_be_asked_for_anew() -> None:
     assert job.state is JobState.SUCCEEDED
     assert world.terminals(job.id)[1].completed_at > job.submitted_at
     assert all(record.ended_at > job.submitted_at for record in world.seats(job.id).values())
+
+
+async def test_a_replayed_job_that_expired_is_no_change_after_the_seal() -> None:
+    """The job is older than the window of its replay, and goes with its records before it."""
+    world = World()
+    world.provider.script = lambda request, number: failure("invalid_request", http_status=400)
+    job = await world.submit(submission())
+    await world.finish()
+    await mark_delivered(world)
+    world.clock.advance(150 * 86_400.0)
+    await world.replay(world.jobs()[job.id])
+    await world.finish()
+    await mark_delivered(world)
+    world.clock.advance(7200.0)
+    result = await audit(world.reconciler.services)
+    assert len(result.sealed) == 2
+    expire(world, days=255)
+    assert world.jobs() == {}
+    for _ in range(3):
+        result = await audit(world.reconciler.services)
+        assert (result.complete, len(result.sampled)) == (True, 1)
+    assert world.incidents() == []

@@ -9,6 +9,7 @@ from functions.core.documents import notification_path
 from functions.core.notifications import NotificationState
 from functions.core.ports import Create, Message, Update
 from functions.core.webhooks import WebhookAnswer, WebhookCall
+from functions.incidents import resolve
 from functions.notification import BUSY_AGAIN_SECONDS, Notified, find, notify, redeliver
 from functions.web.notify_push import STATUS_OF
 from tests.cases.scenes import strike_next
@@ -211,3 +212,20 @@ async def test_a_message_that_comes_again_meanwhile_sends_nothing() -> None:
     assert await first == 204
     assert await world.deliver_notification(message) == 204
     assert len(calls) == 1
+
+
+async def test_a_notification_lost_again_opens_its_incident_again() -> None:
+    """Resolved, sent again by an operator, and given up again: it is open, under one identity."""
+    world = NotifyingWorld()
+    await world.ended()
+    world.answers(*[failed()] * 20)
+    await world.settle()
+    [path] = [path for path in world.ledger.stored() if path.startswith("incidents/")]
+    services, name = world.api.services, world.notification().id
+    assert await resolve(services, [TENANT], path.partition("/")[2], "mended", "me") is not None
+    await redeliver(services, TENANT, name, by="me")
+    assert [incident["status"] for incident in world.incidents()] == ["resolved"]
+    await world.settle()
+    [incident] = world.incidents()
+    assert (incident["status"], incident["note"]) == ("open", "mended")
+    assert incident["opened_at"] > incident["resolved_at"]

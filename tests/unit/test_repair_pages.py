@@ -54,9 +54,9 @@ async def spoil(world: World, kind: str, job: Any) -> None:
         async def refused(*_: object) -> Any:
             raise ObjectsUnavailable("403")
 
-        head = {"purged_inputs": [{"name": "inputs/x", "generation": 1}]}
-        await world.ledger.commit(Update(path=f"jobs/{job.id}", fields=head))
-        world.objects.delete = refused  # type: ignore[method-assign]
+        left = {"purged_inputs": [{"name": "inputs/x", "generation": 1}]}
+        await world.ledger.commit(Update(path=f"jobs/{job.id}", fields=left))
+        world.objects.delete = refused  # type: ignore[method-assign, assignment]
     elif kind == "unreadable":
         del stored[f"jobs/{job.id}"]["seats"]
     elif kind == "closed twice":  # a terminal record, and a head that was restored from before
@@ -96,7 +96,7 @@ async def test_a_redelivery_during_a_try_that_fails_waits_no_day() -> None:
             assert await redeliver(world.api.services, "tenant", name, by="me") is not None
             return failed()
 
-    world.webhooks = Asked()  # type: ignore[assignment]
+    world.webhooks = Asked()
     world.notifier = world.new_process("notify")
     [message] = world.announcements()
     await world.deliver_notification(message)
