@@ -22,6 +22,9 @@ from functions.providers import registry
 from functions.web.refusals import speak_problems
 
 SOURCE = Path(__file__).resolve().parent.parent / "main.py"
+# Longer than clients keep an idle connection (5 s in httpx): who closes first is the one who sends,
+# so no request meets a connection that is just being closed.
+KEEP_ALIVE_SECONDS = 75
 SETTLE_SECONDS = 1.5  # from the last cut to the last answer; Cloud Run kills 10 s after SIGTERM
 
 
@@ -69,6 +72,7 @@ def main() -> None:
             port=port,
             access_log=False,
             log_config=None,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=int(settings.grace_seconds + SETTLE_SECONDS + 0.5),
         ),
         settings.grace_seconds,

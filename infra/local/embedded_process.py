@@ -28,7 +28,7 @@ from functions.core.access import key_hash
 from functions.core.errors import ConfigurationError
 from functions.core.ports import Create
 from functions.providers import registry
-from functions.serving import SETTLE_SECONDS, Server, create_app
+from functions.serving import KEEP_ALIVE_SECONDS, SETTLE_SECONDS, Server, create_app
 from infra.local.bridge import MAX_OUTSTANDING
 from infra.local.embedded import EmbeddedPlan
 from infra.local.keys import key_record
@@ -167,6 +167,7 @@ def _server(plan: EmbeddedPlan, settings: Settings) -> Server:
             lifespan="off",
             access_log=False,
             log_config=None,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=int(settings.grace_seconds + SETTLE_SECONDS + 0.5),
         ),
         settings.grace_seconds,

@@ -261,6 +261,7 @@ MISTAKES = (
 )
 
 
+@pytest.mark.long  # a minute of Terraform; `.ci/run` checks the real files beside the tests
 def test_mistakes_in_values_are_found(check: Check, copy: Path) -> None:
     """Each of these is valid Terraform, and would fail silently or cost money: B07, B09."""
     for file, before, after, _ in MISTAKES:
