@@ -33,6 +33,7 @@ async def site(
         yield running
 
 
+@pytest.mark.long  # 800 seats; half a minute
 async def test_every_fault_costs_what_it_must_and_no_more(site: Site) -> None:
     """944 requests, every hint kept, 184 jobs complete, 16 seats refused at their first request."""
     assert (REQUESTS, len(LIMITED), len(REFUSED)) == (944, 32, 16)

@@ -314,8 +314,17 @@ MISTAKES: tuple[tuple[Any, type[EmpanelMachine], str], ...] = (
 )
 
 
+# These take half a minute each; `test_seeded_mistakes.py` finds the same mistakes in single scenes.
+SLOWLY_FOUND = ("reuse_without_a_look", "settle_without_holder", "double_dispatch_at_replay")
+
+
 @pytest.mark.parametrize(
-    ("mistake", "machine", "invariant"), MISTAKES, ids=[m[0].__name__ for m in MISTAKES]
+    ("mistake", "machine", "invariant"),
+    [
+        pytest.param(*m, marks=[pytest.mark.long] if m[0].__name__ in SLOWLY_FOUND else [])
+        for m in MISTAKES
+    ],
+    ids=[m[0].__name__ for m in MISTAKES],
 )
 def test_a_seeded_mistake_is_found(
     monkeypatch: pytest.MonkeyPatch, mistake: Any, machine: type[EmpanelMachine], invariant: str
