@@ -13,7 +13,8 @@ INDEPENDENT_STAMPS := $(INDEPENDENT)/.venv/set-up $(INDEPENDENT)/node_modules/se
 
 BENCHES := pool
 
-.PHONY: help setup demo up test test-long independent independent-servers bench lint lint-deployment check-infra
+.PHONY: help setup demo up test test-long independent independent-servers bench lint lint-deployment check-infra \
+	audit-dependencies
 
 help:
 	@echo "make demo    run the jobs in examples/ on a local stack of their own (KEEP=1 keeps it up)"
@@ -24,6 +25,7 @@ help:
 	@echo "make bench   measure what calls cost, as ratios to a floor of the same run"
 	@echo "make lint    check style, types, import rules, build file and infrastructure"
 	@echo "make check-infra  Terraform's own checks; downloads its provider"
+	@echo "make audit-dependencies  known vulnerabilities of what is pinned; asks a database"
 	@echo "make setup   install what these need into $(VENV)/"
 
 setup: $(STAMP)
@@ -69,6 +71,9 @@ lint-deployment:
 
 check-infra:
 	cd infra && terraform init -backend=false -input=false && terraform validate && terraform test
+
+audit-dependencies: $(STAMP)
+	@$(RUN) -m infra.dependency_audit requirements.txt requirements-dev.txt
 
 # Done again only when a lock file has changed.
 $(STAMP): $(LOCKS)

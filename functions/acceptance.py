@@ -28,6 +28,7 @@ from functions.services import Services
 from functions.tenant_days import DaySpent, commit_reserved, ensure_room, wanted_day
 from functions.worst_cases import CostRefused, check_cost, priced
 
+_CAP_OF = {CostRefused: "cost", DaySpent: "tenant_day", TooManyOpen: "open_seats"}
 POLICY_REVISION = "2026-11-29"  # date of the last change to the rules of retry, lease and close
 
 
@@ -68,12 +69,14 @@ async def accept(services: Services, submission: Submission) -> Acceptance:
         async with services.open_seats.room(draft.tenant, len(draft.seats)):
             await ensure_room(services, draft.tenant, draft.day)
             acceptance = await _store(services, draft, submission)
-    except (CostRefused, DaySpent, TooManyOpen):
+    except (CostRefused, DaySpent, TooManyOpen) as refused:
         if (known := await _known(services, draft)) is None:
+            services.metrics.budget_refused(_CAP_OF[type(refused)])
             raise
         return known
     if acceptance.created:
         job = acceptance.job
+        services.metrics.run_accepted(replay=False)
         await start(services, job, range(len(job.seats)), acceptance.update_time)
     return acceptance
 
@@ -206,7 +209,7 @@ async def _record(services: Services, draft: Job) -> Acceptance:
         committed = await commit_reserved(services, draft.tenant, draft.day, create)
     except (WriteConflict, LedgerUnavailable):
         return await _already_recorded(services, draft)
-    telemetry.event("job accepted", job=draft.id, owner=draft.owner, seats=len(draft.seats))
+    telemetry.event("job accepted", job=draft.id, run=1, owner=draft.owner, seats=len(draft.seats))
     services.clock.observe(committed)
     return Acceptance(job=draft, created=True, update_time=committed)
 

@@ -23,11 +23,13 @@ from functions.core.errors import (
     EmpanelError,
     ObjectMissing,
     ObjectsUnavailable,
+    UnknownVersion,
     UnreadableRecord,
 )
 from functions.core.ports import Query, Snapshot
 from functions.core.windows import Phase, Window, is_closed, window_start
-from functions.incidents import open_incident
+from functions.incidents import open_incident, open_unreadable
+from functions.metrics import Tally
 from functions.paging import pages
 from functions.services import Services
 
@@ -51,6 +53,7 @@ class AuditPass:
     sampled: list[str] = field(default_factory=list)
     malformed: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def complete(self) -> bool:
@@ -86,6 +89,8 @@ async def audit(services: Services) -> AuditPass:
     except EmpanelError as exc:
         result.errors.append(error_text(exc))
         telemetry.error("audit incomplete", exc=exc)
+        await _tell_unreadable(services, result, exc)
+    services.metrics.audited(result.tally)
     return result
 
 
@@ -98,6 +103,18 @@ async def _audit_found(services: Services, result: AuditPass, found: Snapshot) -
     except EmpanelError as exc:
         result.errors.append(f"{found.path}: {error_text(exc)}")
         telemetry.error("window not audited", exc=exc, path=found.path)
+        await _tell_unreadable(services, result, exc)
+
+
+async def _tell_unreadable(services: Services, result: AuditPass, error: EmpanelError) -> None:
+    """Open the incident of a record that an audit cannot read; what fails is in the result."""
+    if not isinstance(error, UnreadableRecord):
+        return
+    try:
+        await open_unreadable(services, error, str(error))
+    except EmpanelError as exc:
+        result.errors.append(error_text(exc))
+        telemetry.error("unreadable record not recorded", exc=exc)
 
 
 async def audit_window(
@@ -114,9 +131,12 @@ async def audit_window(
     await _alarm_when_late(services, window, found.read_time, sealed="digest" in head)
     await report_incidents(services, window, findings)
     recorded = await _put_on_record(services, found, window, findings, head)
-    if recorded and "digest" in head:
+    sealed = recorded and "digest" in head
+    if sealed:
         result.sealed.append(window.name)
-    result.windows.append(_summary(window, findings, sealed=recorded and "digest" in head))
+    result.windows.append(_summary(window, findings, sealed=sealed))
+    result.tally.add(findings)
+    services.metrics.window_audited(findings, sealed=sealed)
 
 
 async def _put_on_record(
@@ -175,6 +195,9 @@ async def _base(services: Services, window: Window) -> Findings | None:
         return None
     try:
         before = await read_report(services, window.report)
+    except UnknownVersion as exc:
+        await open_unreadable(services, exc, window.name)
+        return None
     except (ObjectMissing, UnreadableRecord) as exc:
         telemetry.warning("report lost", window=window.name, error=error_text(exc))
         return None

@@ -16,7 +16,7 @@ from functions.core.errors import EmpanelError
 from functions.core.identities import name_in_bucket
 from functions.core.jobs import Job
 from functions.core.windows import Window
-from functions.incidents import RESOLVED, incident_id, open_incident
+from functions.incidents import incident_id, is_resolved, open_incident
 from functions.services import Services
 
 TOLD = 100  # incidents of one kind and window by name; the rest are told as one
@@ -139,7 +139,7 @@ async def still_unresolved(services: Services, window: Window, findings: Finding
     paths = [incident_path(incident_id(kind, cause)) for kind, cause in causes]
     for start in range(0, len(paths), GET_AT_ONCE):
         found = await services.ledger.get(*paths[start : start + GET_AT_ONCE])
-        if any((doc.data or {}).get("status") != RESOLVED for doc in found):
+        if not all(map(is_resolved, found)):
             return True
     return False
 

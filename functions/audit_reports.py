@@ -58,13 +58,14 @@ async def read_report(services: Services, ref: ReportRef) -> Findings:
 
     Raises:
         ObjectMissing, ObjectsUnavailable: it is gone, or no answer.
-        UnreadableRecord: it is not what was stored, or of another version.
+        UnknownVersion: it is another release's.
+        UnreadableRecord: it is not what was stored.
     """
     data = await services.objects.read(ref.name, ref.generation)
     if hashlib.sha256(data).hexdigest() != ref.sha256:
         raise UnreadableRecord(f"{ref.name}: the report does not match its digest")
     try:
-        return read_findings(json.loads(data))
+        return read_findings(json.loads(data), ref.name)
     except (ValueError, KeyError, TypeError) as exc:
         raise UnreadableRecord(f"{ref.name}: no report of this version") from exc
 

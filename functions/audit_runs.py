@@ -7,7 +7,8 @@ left out because it lacks one. What cannot be read is counted and listed as malf
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from itertools import compress
+from typing import TypeVar
 
 from functions.audit_outputs import WindowObjects, compare_outputs, readable
 from functions.core.audits import Findings, OpenRun
@@ -23,6 +24,7 @@ from functions.core.jobs import Job, JobState, SeatRecord, SeatState, Terminal
 from functions.core.money import usd
 from functions.core.ports import Query, Snapshot
 from functions.core.times import rfc3339
+from functions.core.versions import REPAIR, RUN
 from functions.core.windows import Line, is_off
 from functions.incidents import escalation_seconds
 from functions.paging import pages
@@ -68,7 +70,20 @@ async def pages_of_runs(
         named = [found.id.rpartition(".") for found in page]
         jobs = await services.ledger.get(*(job_path(job) for job, _, _ in named))
         runs = [int(run) if run.isdigit() else 0 for _, _, run in named]
-        yield await read_runs(services, findings, list(zip(jobs, runs, strict=True)))
+        known = [_is_known_run(found, findings) for found in page]
+        of_runs = zip(jobs, runs, strict=True)
+        yield await read_runs(services, findings, list(compress(of_runs, known)))
+
+
+def _is_known_run(found: Snapshot, findings: Findings) -> bool:
+    """Whether a replay's record is of a version that is read here; if not, it counts as open."""
+    try:
+        RUN.read(found.data or {}, found.path)
+    except UnreadableRecord:
+        findings.malformed.append(found.path)
+        findings.counts[JobState.RUNNING.value] += 1
+        return False
+    return True
 
 
 async def read_runs(
@@ -266,7 +281,7 @@ async def read_repairs(
     repairs = []
     async for page in pages(services.ledger, query, PAGE):
         for found in page:
-            if _is_repair(found.data or {}):
+            if _is_repair(found):
                 repairs.append(found.data or {})
             elif found.path not in findings.malformed:
                 findings.malformed.append(found.path)
@@ -282,6 +297,10 @@ async def read_repairs(
     ]
 
 
-def _is_repair(data: Mapping[str, Any]) -> bool:
+def _is_repair(found: Snapshot) -> bool:
+    try:
+        data = REPAIR.read(found.data or {}, found.path)
+    except UnreadableRecord:
+        return False
     texts = all(isinstance(data.get(name), str) for name in ("kind", "job", "reason"))
     return texts and isinstance(data.get("at"), datetime)

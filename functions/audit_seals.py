@@ -13,7 +13,7 @@ from functions.audit_reports import read_chunk, read_report, update_window
 from functions.audit_runs import line_of
 from functions.core.audits import Findings
 from functions.core.documents import from_snapshot, job_path, terminal_path
-from functions.core.errors import ObjectMissing, UnreadableRecord
+from functions.core.errors import ObjectMissing, UnknownVersion, UnreadableRecord
 from functions.core.jobs import Job, Terminal
 from functions.core.ports import Query, Snapshot
 from functions.core.windows import (
@@ -24,7 +24,7 @@ from functions.core.windows import (
     seal_digest,
     window_start,
 )
-from functions.incidents import open_incident
+from functions.incidents import open_incident, open_unreadable
 from functions.outputs import was_purged
 from functions.services import Services
 
@@ -76,7 +76,11 @@ async def sample_sealed(services: Services, leave_out: Collection[str]) -> Async
         window = from_snapshot(Window, found)
         if window is None or window.report is None or window.name in leave_out:
             continue
-        changed = await _changes_since_seal(services, window, window.report)
+        try:
+            changed = await _changes_since_seal(services, window, window.report)
+        except UnknownVersion as exc:  # another release's, so that nothing can be told from it
+            await open_unreadable(services, exc, window.name)
+            changed = {}
         for cause, detail in changed.items():
             await open_incident(
                 services, "changed_after_seal", cause, tenant=window.tenant, detail=detail
@@ -92,6 +96,9 @@ async def _changes_since_seal(
     """Return what differs in a sample of a sealed window, by cause.
 
     Once its records may be deleted by their age nothing can be told from their absence.
+
+    Raises:
+        UnknownVersion: the report or a record is another release's.
     """
     name = window.name
     if services.clock.now() >= window.runs_expire_at:
@@ -105,6 +112,8 @@ async def _changes_since_seal(
         if not findings.chunks:
             return {}
         lines = await read_chunk(services, random.choice(findings.chunks))  # noqa: S311 - a sample
+    except UnknownVersion:
+        raise
     except (ObjectMissing, UnreadableRecord) as exc:
         return {name: f"{name}: what was sealed cannot be read any more: {exc}"}
     sample = random.sample(lines, min(SAMPLED_RUNS, len(lines)))
@@ -164,5 +173,7 @@ async def _lost_outputs(services: Services, window: Window, terminal: Terminal) 
 def _read(kind: type[R], found: Snapshot) -> R | None:
     try:
         return from_snapshot(kind, found)
+    except UnknownVersion:
+        raise
     except UnreadableRecord:
         return None

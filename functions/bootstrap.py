@@ -8,9 +8,12 @@ import asyncio
 import os
 import random
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
-from functions import config
+from functions import config, export_settings
 from functions.adapters.clock import SystemClock
 from functions.adapters.firestore import FirestoreLedger
 from functions.adapters.gcs import GcsObjects
@@ -18,25 +21,34 @@ from functions.adapters.pubsub import PubsubPublisher
 from functions.adapters.tokens import TokenVerifier
 from functions.adapters.webhook import HttpWebhooks
 from functions.config import Settings
+from functions.core.errors import UnreadableRecord
 from functions.core.ports import Clock, Ledger, Objects, PriceBook, Provider, Publisher, Webhooks
 from functions.hosts import HostSlots
-from functions.inflight import InFlight, Slots
+from functions.incidents import open_unreadable
+from functions.inflight import InFlight, Slots, calm
+from functions.metrics import Metrics
 from functions.open_seats import OpenSeats
 from functions.pauses import Pauses
 from functions.providers import registry
 from functions.providers.http import HttpProvider
 from functions.providers.prices import GenaiPrices, UnknownPrices
+from functions.providers.vendors import vendor_of
 from functions.services import Services
 from functions.sightings import Sightings
 from functions.stops import StopWatcher
+from functions.tracing import Tracing
 from functions.web.application import Application
 from functions.web.authentication import Accounts, KeyRing
 from functions.web.limits import Places
 from functions.windows import Windows
 
+if TYPE_CHECKING:
+    from functions.exporting import Exporting
+
 UNKNOWN_PRICES = UnknownPrices()
 
 _applications: dict[asyncio.AbstractEventLoop, Application] = {}
+_exporting: "dict[int, Exporting | None]" = {}  # by process: a fork makes its own
 
 
 def application() -> Application:
@@ -75,8 +87,43 @@ def build_application(environ: Mapping[str, str]) -> Application:
         publisher=PubsubPublisher(settings.project, emulator_host=settings.pubsub_emulator),
         providers=providers,
         prices=price_book(providers),
+        metrics=process_metrics(),
+        tracing=process_tracing(providers),
     )
     return assemble(services)
+
+
+def exporting() -> "Exporting | None":
+    """Return what sends this process's traces and metrics, None when they are not to be sent.
+
+    The SDK is imported here and only then, for the sake of cold starts.
+
+    Raises:
+        ConfigurationError: a setting breaks its rule.
+    """
+    process = os.getpid()
+    if process not in _exporting:
+        settings = export_settings.load(os.environ)
+        made = None
+        if settings.any:
+            from functions.exporting import exporting_to
+
+            made = exporting_to(settings)
+        _exporting[process] = made
+    return _exporting[process]
+
+
+def process_metrics() -> Metrics:
+    """Return the process's metrics."""
+    made = exporting()
+    return Metrics(made.meter if made is not None else None)
+
+
+def process_tracing(providers: Mapping[str, HttpProvider]) -> Tracing:
+    """Return the process's tracing; spans of requests say which of the providers was asked."""
+    made = exporting()
+    vendors = {name: vendor_of(provider.configuration) for name, provider in providers.items()}
+    return Tracing(made.tracer if made is not None else None, vendors)
 
 
 def price_book(providers: Mapping[str, HttpProvider]) -> PriceBook:
@@ -94,11 +141,15 @@ def wire(
     providers: Mapping[str, Provider],
     prices: PriceBook = UNKNOWN_PRICES,
     webhooks: Webhooks | None = None,
+    metrics: Metrics | None = None,
+    tracing: Tracing | None = None,
     new_id: Callable[[], str] = lambda: secrets.token_hex(16),
     jitter: Callable[[], float] = random.random,
+    calm: Callable[[], Awaitable[None]] = calm,
 ) -> Services:
     """Return the services over any adapters; webhooks are real unless others are given."""
-    stops, pauses = StopWatcher(ledger, clock), Pauses(ledger, clock, jitter)
+    tell = partial(_tell, _Books(ledger=ledger, clock=clock))
+    stops, pauses = StopWatcher(ledger, clock, tell), Pauses(ledger, clock, jitter, tell)
     inflight = InFlight(lambda calls: _watch(stops, pauses, calls))
     return Services(
         settings=settings,
@@ -112,14 +163,28 @@ def wire(
         sightings=Sightings(ledger, clock),
         clock=clock,
         inflight=inflight,
-        slots=Slots(providers, waiting=settings.waiting_slots, closing=inflight.ending),
+        slots=Slots(providers, waiting=settings.waiting_slots, closing=inflight.ending, calm=calm),
         hosts=HostSlots(waiting=settings.waiting_slots),
         pauses=pauses,
         windows=Windows(ledger, settings.retention_days),
         open_seats=OpenSeats(ledger, settings.tenant_caps),
         new_id=new_id,
         jitter=jitter,
+        metrics=metrics or Metrics(),
+        tracing=tracing or Tracing(),
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Books:
+    """What the watches record incidents with: they are made before the services."""
+
+    ledger: Ledger
+    clock: Clock
+
+
+async def _tell(books: _Books, error: UnreadableRecord) -> None:
+    await open_unreadable(books, error, str(error))
 
 
 async def _watch(stops: StopWatcher, pauses: Pauses, inflight: InFlight) -> None:

@@ -26,9 +26,10 @@ from functions.core.documents import (
     reservations,
 )
 from functions.core.errors import LedgerUnavailable, WriteConflict
-from functions.core.jobs import SCHEMA_VERSION, Evaluation, Job
+from functions.core.jobs import Evaluation, Job
 from functions.core.leases import own_attempts
 from functions.core.ports import Create, Snapshot, Update, Write
+from functions.core.versions import BUDGET
 from functions.looking import Seen
 from functions.services import Services
 
@@ -145,7 +146,7 @@ async def _written(
     }
     write: Write = Update(path=found.path, fields=fields, if_updated_at=found.update_time)
     if not found.exists:
-        new = {"v": SCHEMA_VERSION, "expire_at": job.expire_at, **fields}
+        new = {"v": BUDGET.written, "expire_at": job.expire_at, **fields}
         write = Create(path=found.path, data=new)
     try:
         await services.ledger.commit(write, *guards)

@@ -60,6 +60,7 @@ class Settings:
     key_requests_per_minute: int = 0
     waits: int = 64
     tenant_waits: int = 32
+    stream_seconds: float = 240.0  # below the request timeout of the service, 300 s
     cors_origins: frozenset[str] = frozenset()
 
     @property
@@ -121,6 +122,7 @@ def load(environ: Mapping[str, str]) -> Settings:
         ),
         waits=integer(environ, "EMPANEL_WAITS", 64, 1, 1000),
         tenant_waits=integer(environ, "EMPANEL_TENANT_WAITS", 32, 1, 1000),
+        stream_seconds=number(environ, "EMPANEL_STREAM_SECONDS", 240, 1, 3500),
         cors_origins=_origins(environ.get("EMPANEL_CORS_ORIGINS", "")),
     )
     _check_time_chain(settings)

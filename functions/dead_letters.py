@@ -16,10 +16,11 @@ from functions.core.errors import UnreadableRecord
 from functions.core.jobs import Job
 from functions.core.notifications import Notification
 from functions.core.ports import Message
+from functions.core.versions import THIS_MESSAGE
 from functions.dispatch import SeatMessage
 from functions.dispatch import decode as decode_seat
 from functions.evaluation import Delivery, end_if_spent
-from functions.incidents import open_incident
+from functions.incidents import open_incident, open_unreadable
 from functions.outbox import decode as decode_notification
 from functions.services import Services
 
@@ -71,6 +72,8 @@ async def record_dead_letter(
     try:
         addressee = await _take_up(services, letter)
     except UnreadableRecord as exc:
+        if exc.where not in (None, THIS_MESSAGE):
+            await open_unreadable(services, exc, letter.digest)
         await _record(services, letter, letter.digest, f"cannot be worked on: {exc}")
         addressee = Addressee.UNKNOWN
     telemetry.event(

@@ -10,8 +10,8 @@ from typing import Any
 
 from functions.core.documents import action_path
 from functions.core.errors import LedgerUnavailable, UnreadableRecord, WriteConflict
-from functions.core.jobs import SCHEMA_VERSION
 from functions.core.ports import SERVER_TIME, Create, Query
+from functions.core.versions import ACTION
 from functions.services import Services
 
 
@@ -33,6 +33,7 @@ async def act_once(
 
     Raises:
         LedgerUnavailable: it is not certain who holds it; ask again.
+        UnreadableRecord: the record of who holds it cannot be read.
     """
     path = action_path(decision, name)
     if (held := await _held(services, tenant, path)) is not None:
@@ -40,7 +41,7 @@ async def act_once(
     if not await is_known(services, tenant, decision):
         return None
     data: dict[str, Any] = {
-        "v": SCHEMA_VERSION,
+        "v": ACTION.written,
         "tenant": tenant,
         "decision": decision,
         "name": name,
@@ -72,7 +73,8 @@ async def _held(services: Services, tenant: str, path: str) -> Action | None:
     [found] = await services.ledger.get(path)
     if found.data is None or found.data.get("tenant") != tenant:
         return None
-    holder, at = found.data.get("holder"), found.data.get("at")
+    fields = ACTION.read(found.data, path)
+    holder, at = fields.get("holder"), fields.get("at")
     if not isinstance(holder, str) or not isinstance(at, datetime):
-        raise UnreadableRecord(f"{path}: unreadable field holder or at")
+        raise UnreadableRecord(f"{path}: unreadable field holder or at", where=path)
     return Action(holder=holder, at=at, created=False)

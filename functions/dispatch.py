@@ -19,8 +19,9 @@ from functions.core.errors import (
     WriteConflict,
 )
 from functions.core.identities import is_identity
-from functions.core.jobs import SCHEMA_VERSION, Job
+from functions.core.jobs import Job
 from functions.core.ports import Message, Update
+from functions.core.versions import SEAT_MESSAGE, THIS_MESSAGE
 from functions.services import Services
 
 START_SECONDS = 5.0  # what a caller waits for the topic; repair publishes what it did not take
@@ -28,13 +29,17 @@ START_SECONDS = 5.0  # what a caller waits for the topic; repair publishes what 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SeatMessage:
-    """What a delivery is about: one seat of one run. `work_key` lets a single read fetch all."""
+    """What a delivery is about: one seat of one run. `work_key` lets a single read fetch all.
+
+    `published_at` is known of a message that was delivered.
+    """
 
     job: str
     run: int
     seat: int
     work_key: str
     traceparent: str | None = None
+    published_at: datetime | None = None
 
 
 async def dispatch(services: Services, job: Job, seats: Iterable[int]) -> None:
@@ -47,7 +52,9 @@ async def dispatch(services: Services, job: Job, seats: Iterable[int]) -> None:
     """
     messages = [encode(seat_message(job, index)) for index in seats]
     if messages:
-        await services.publisher.publish(services.settings.evaluate_topic, messages)
+        topic = services.settings.evaluate_topic
+        with services.tracing.sending(topic, job.traceparent, len(messages)):
+            await services.publisher.publish(topic, messages)
 
 
 async def start(services: Services, job: Job, seats: Iterable[int], update_time: datetime) -> None:
@@ -87,7 +94,7 @@ def seat_message(job: Job, index: int) -> SeatMessage:
 def encode(message: SeatMessage) -> Message:
     """Return the message as published; identities also stand in the attributes, for people."""
     body = {
-        "v": SCHEMA_VERSION,
+        "v": SEAT_MESSAGE.written,
         "job": message.job,
         "run": message.run,
         "seat": message.seat,
@@ -103,14 +110,15 @@ def decode(message: Message) -> SeatMessage:
     """Read a published message.
 
     Raises:
-        UnreadableRecord: it is not a seat message of a known version; says what is wrong.
+        UnreadableRecord: it is not a seat message of a version that is read; says what is wrong.
     """
     try:
         body = json.loads(message.data)
     except (ValueError, RecursionError) as exc:
         raise UnreadableRecord("the message's data is not JSON") from exc
-    if not isinstance(body, dict) or body.get("v") != SCHEMA_VERSION:
-        raise UnreadableRecord("the message's data is no object of a known version")
+    if not isinstance(body, dict):
+        raise UnreadableRecord("the message's data is no object")
+    body = SEAT_MESSAGE.read(body, THIS_MESSAGE)
     return SeatMessage(
         job=_text(body, "job"),
         run=_index(body, "run", 1),

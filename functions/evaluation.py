@@ -202,12 +202,16 @@ async def _claim_and_buy(
     if services.inflight.closing or left_seconds < services.settings.provider_deadline_seconds:
         return await _publish_afresh(services, seen)
     patience = left_seconds - call_seconds(services)
+    queued_at = services.clock.monotonic()
     async with services.slots.provider(provider.name, patience) as free:
+        waited_seconds = services.clock.monotonic() - queued_at
+        services.metrics.slot_waited(waited_seconds, provider.name, free=free)
         if not free:
             return await _publish_afresh(services, seen)
         if await hold_of(services, seen, provider) is not None:  # paused while it stood in a queue
             return None
         if (no_room := await reserve_attempt(services, seen)) is not None:
+            services.metrics.budget_refused("run")
             return await _fail(services, seen, "budget_exhausted", no_room)
         async with services.slots.claiming():
             if services.inflight.closing:
@@ -216,6 +220,7 @@ async def _claim_and_buy(
                 return None
             claimed = await try_claim(services, seen, _claimant(services, seen))
         if isinstance(claimed, Granted):
+            _time_the_queue(services, seen, claimed)
             ended = await buy(services, seen, claimed.lease, provider, question)
             await true_up(services, seen.job, seen.index)
             if ended:
@@ -223,6 +228,13 @@ async def _claim_and_buy(
                 return Delivery.ENDED
             return None
     return await _not_granted(services, seen, claimed, until)
+
+
+def _time_the_queue(services: Services, seen: Seen, granted: Granted) -> None:
+    """Measure how long the message of a seat's first attempt was on its way, queues included."""
+    if seen.published_at is not None and granted.lease.attempt.number == 1:
+        waited_for = granted.lease.claimed_at - seen.published_at
+        services.metrics.queue_waited(waited_for.total_seconds())
 
 
 def _claimant(services: Services, seen: Seen) -> Claimant:
@@ -239,6 +251,7 @@ def _claimant(services: Services, seen: Seen) -> Claimant:
         run_at=job.run_at,
         max_attempts=job.policy.max_attempts,
         reuse_since=seen.reuse_since,
+        traceparent=services.tracing.own_traceparent(),
     )
 
 
@@ -325,5 +338,6 @@ async def _wait(
 async def _publish_afresh(services: Services, seen: Seen) -> Delivery:
     """Hand the seat to another instance or a later moment through the normal door."""
     await dispatch(services, seen.job, [seen.index])
-    telemetry.event("published afresh", job=seen.job.id, seat=seen.job.seats[seen.index].seat)
+    seat = seen.job.seats[seen.index].seat
+    telemetry.event("published afresh", job=seen.job.id, seat=seat, owner=seen.job.owner)
     return Delivery.REPUBLISHED

@@ -12,19 +12,21 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 from functions import telemetry
 from functions.core.cursors import decode_cursor, encode_cursor
 from functions.core.documents import incident_path
-from functions.core.errors import WriteConflict
-from functions.core.jobs import SCHEMA_VERSION, Job
-from functions.core.ports import SERVER_TIME, Create, Query, Snapshot, Update
+from functions.core.errors import UnknownVersion, UnreadableRecord, WriteConflict
+from functions.core.jobs import Job
+from functions.core.ports import SERVER_TIME, Clock, Create, Ledger, Query, Snapshot, Update
 from functions.core.times import rfc3339
+from functions.core.versions import INCIDENT
 from functions.operator_log import log_entry
 from functions.services import Services
 
 OPEN, RESOLVED = "open", "resolved"
+UNREADABLE = "unreadable_record"
 OPERATOR = "operator"  # who answers for what belongs to no job
 # What is kept of a message that an incident is about; the preview of one that names no job only.
 MESSAGE = ("digest", "message_id", "subscription", "deliveries", "preview")
@@ -39,12 +41,26 @@ ESCALATION_HOURS = {
     "notification_lost": 24.0,  # a run's end that could not be told
     "dead_letter": 4.0,  # a message given up by the topic
     "unreadable_message": 24.0,
-    "unreadable_record": 4.0,
+    UNREADABLE: 4.0,
     "malformed_record": 4.0,  # a document that no audit can count
     "off_window": 24.0,  # a run counted in another hour than it was accepted in
     "changed_after_seal": 1.0,
     "window_unsealed": 24.0,  # its records will expire before it is sealed
 }
+
+
+class Books(Protocol):
+    """What an incident is recorded with; `Services` are such."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where it is recorded."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What it is told to escalate by."""
+        ...
 
 
 def escalation_seconds(kind: str) -> float:
@@ -62,7 +78,7 @@ def incident_id(kind: str, cause: str) -> str:
 
 
 async def open_incident(
-    services: Services,
+    services: Books,
     kind: str,
     cause: str,
     *,
@@ -89,7 +105,7 @@ async def open_incident(
     """
     identity = incident_id(kind, cause)
     document = {
-        "v": SCHEMA_VERSION,
+        "v": INCIDENT.written,
         "kind": kind,
         "job": job.id if job else job_id,
         "seat": seat,
@@ -113,10 +129,24 @@ async def open_incident(
     return True
 
 
-async def _open_again(services: Services, identity: str, present: dict[str, Any]) -> bool:
-    """Open a resolved incident again; say whether it was. What was noted of it before stays."""
+async def open_unreadable(services: Books, error: UnreadableRecord, otherwise: str) -> bool:
+    """Record that a stored record cannot be read; one incident for each record, whoever meets it.
+
+    `otherwise` names what is concerned where the error names no record.
+
+    Raises:
+        LedgerUnavailable: it is not certain that the incident is on record.
+    """
+    return await open_incident(services, UNREADABLE, error.where or otherwise, detail=str(error))
+
+
+async def _open_again(services: Books, identity: str, present: dict[str, Any]) -> bool:
+    """Open a resolved incident again; say whether it was. What was noted of it before stays.
+
+    One of a version that is not read here stays as it is.
+    """
     [found] = await services.ledger.get(incident_path(identity))
-    if (found.data or {}).get("status") != RESOLVED:
+    if not is_resolved(found):
         return False
     fields = {name: present[name] for name in ("status", "opened_at", "escalate_at", "detail")}
     update = Update(path=found.path, fields=fields, if_updated_at=found.update_time)
@@ -125,6 +155,19 @@ async def _open_again(services: Services, identity: str, present: dict[str, Any]
     except WriteConflict:
         return False  # by another just now
     return True
+
+
+def is_resolved(found: Snapshot) -> bool:
+    """Whether this is an incident, of a version that is read here, which an operator resolved."""
+    try:
+        return found.exists and _fields(found).get("status") == RESOLVED
+    except UnknownVersion as exc:
+        telemetry.warning("incident not read", path=found.path, error=str(exc))
+        return False
+
+
+def _fields(found: Snapshot) -> dict[str, Any]:
+    return INCIDENT.read(found.data or {}, found.path)
 
 
 def tenants_seen(services: Services, tenant: str, *, operator: bool) -> tuple[str | None, ...]:
@@ -144,17 +187,18 @@ async def list_incidents(
     """Return a page of the incidents of `tenants`, newest first, and the next page's cursor.
 
     Raises:
-        BadCursor: the cursor cannot be read.
+        BadCursor: the cursor cannot be read, or is another list's.
         LedgerUnavailable: no answer, or the query lacks its index.
     """
-    after = decode_cursor(cursor) if cursor is not None else None
+    of = ["incidents", list(tenants), status]
+    after = decode_cursor(of, cursor) if cursor is not None else None
     queries = [_query(tenant, status, limit + 1, after) for tenant in tenants]
     pages = await asyncio.gather(*map(services.ledger.query, queries))
     # Each page is in this order, and goes at least as far as the one that is shown.
     found = sorted(chain(*pages), key=_position, reverse=True)
     page = found[:limit]
     more = len(found) > limit
-    return page, encode_cursor(*_position(page[-1])) if page and more else None
+    return page, encode_cursor(of, *_position(page[-1])) if page and more else None
 
 
 def _query(
@@ -193,6 +237,7 @@ async def resolve(
     One that is resolved already stays as it is.
 
     Raises:
+        UnknownVersion: it is another release's incident.
         LedgerUnavailable: it is not certain that it is on record.
     """
     path = incident_path(incident)
@@ -200,7 +245,7 @@ async def resolve(
         [found] = await services.ledger.get(path)
         if found.data is None or found.data.get("tenant") not in tenants:
             return None
-        if found.data.get("status") == RESOLVED:
+        if _fields(found).get("status") == RESOLVED:
             return found
         fields = {"status": RESOLVED, "note": note, "resolved_by": by, "resolved_at": SERVER_TIME}
         update = Update(path=path, fields=fields, if_updated_at=found.update_time)
@@ -220,8 +265,17 @@ async def resolve(
 
 
 def incident_view(found: Snapshot) -> dict[str, Any]:
-    """Return an incident as the interface shows it."""
+    """Return an incident as the interface shows it; one of an unknown version says just that.
+
+    A list that failed because of it would hide all the others.
+    """
     data = found.data or {}
+    try:
+        data = _fields(found)
+    except UnknownVersion as exc:
+        shared = ("opened_at", "escalate_at", "status")  # by which the list was asked for
+        data = {name: data.get(name) for name in shared}
+        data |= {"kind": UNREADABLE, "owner": OPERATOR, "detail": str(exc)}
     return {
         "id": found.id,
         "kind": data.get("kind"),

@@ -43,12 +43,19 @@ RENEWAL_MARGIN_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """A granted lease: the evaluation as this holder last wrote it, and that write's time."""
+    """A granted lease: the evaluation as this holder last wrote it, and that write's time.
+
+    `seat_recorded` says that the seat's record was created in that same write, `lost` that a
+    renewal has found that the lease cannot be kept.
+    """
 
     evaluation: Evaluation
     attempt: Attempt
     update_time: datetime
     claimed_at: datetime
+    provider: str
+    seat_recorded: bool = False
+    lost: bool = False
 
     @property
     def path(self) -> str:
@@ -118,18 +125,23 @@ async def _commit_claim(services: Services, seen: Seen, claimed: Claimed) -> Gra
     except WriteConflict:
         return None
     except LedgerUnavailable:
-        return await _own_claim(services, after)
-    return _granted(after, claimed.attempt, committed)
+        granted = await _own_claim(services, seen, after)
+    else:
+        granted = _granted(seen, after, claimed.attempt, committed)
+    if granted is not None:
+        before = seen.evaluation.attempts if seen.evaluation is not None else ()
+        services.metrics.attempts_ended(before, after.attempts, granted.lease.provider)
+    return granted
 
 
-async def _own_claim(services: Services, mine: Evaluation) -> Granted | None:
+async def _own_claim(services: Services, seen: Seen, mine: Evaluation) -> Granted | None:
     """Find out whether an ambiguous claim was applied: my random holder is on the lease, or not."""
     [found] = await services.ledger.get(evaluation_path(mine.work_key))
     state = from_snapshot(Evaluation, found)
     if state is None or state.holder != mine.holder or found.update_time is None:
         return None
     attempt = next(a for a in state.attempts if a.token == state.token)
-    return _granted(state, attempt, found.update_time)
+    return _granted(seen, state, attempt, found.update_time)
 
 
 async def give_back(services: Services, lease: Lease, reason: str) -> None:
@@ -149,13 +161,14 @@ async def give_back(services: Services, lease: Lease, reason: str) -> None:
     await commit_as_holder(services, lease, released(end_attempt(lease.evaluation, ended)))
 
 
-def _granted(state: Evaluation, attempt: Attempt, committed: datetime) -> Granted:
+def _granted(seen: Seen, state: Evaluation, attempt: Attempt, committed: datetime) -> Granted:
     return Granted(
         lease=Lease(
             evaluation=state,
             attempt=attempt,
             update_time=committed,
             claimed_at=attempt.started_at,
+            provider=seen.job.seats[seen.index].provider,
         )
     )
 
@@ -171,6 +184,15 @@ async def commit_as_holder(
     Raises:
         LedgerUnavailable: still without a certain answer after `RESOLVE_TRIES`.
     """
+    written = await _write_as_holder(services, lease, after, create)
+    if written is None and not lease.lost:
+        services.metrics.lease_lost()
+    return written
+
+
+async def _write_as_holder(
+    services: Services, lease: Lease, after: Evaluation, create: Create | None
+) -> Lease | None:
     for number in range(RESOLVE_TRIES):
         if number:
             await services.clock.sleep(RESOLVE_PAUSE_SECONDS * 2 ** (number - 1))
@@ -189,7 +211,7 @@ async def commit_as_holder(
                 continue
             state = from_snapshot(Evaluation, found)
             if state == after and found.update_time is not None:
-                return replace(lease, evaluation=after, update_time=found.update_time)
+                return _written(services, lease, after, found.update_time, create)
             if not is_held_by(state, lease.attempt.holder, lease.attempt.token):
                 return None
             if state is None or found.update_time is None:
@@ -198,8 +220,17 @@ async def commit_as_holder(
             if seat and seat[0].exists:
                 create = None
         else:
-            return replace(lease, evaluation=after, update_time=committed)
+            return _written(services, lease, after, committed, create)
     raise LedgerUnavailable(f"{lease.path}: no certain answer after {RESOLVE_TRIES} tries")
+
+
+def _written(
+    services: Services, lease: Lease, after: Evaluation, at: datetime, create: Create | None
+) -> Lease:
+    """Return the lease as it was just written; what the write ended is counted."""
+    services.metrics.attempts_ended(lease.evaluation.attempts, after.attempts, lease.provider)
+    recorded = create is not None
+    return replace(lease, evaluation=after, update_time=at, seat_recorded=recorded)
 
 
 class LeaseKeeper:
@@ -220,7 +251,8 @@ class LeaseKeeper:
             await self._services.clock.sleep(self._seconds / 3)
             while not await self._renew():
                 if self.left_seconds <= RENEWAL_MARGIN_SECONDS:
-                    raise LeaseLost(self.lease.path)
+                    self._services.metrics.lease_lost()
+                    raise self._lost()
                 await self._services.clock.sleep(min(1.0, self._seconds / 10))
 
     async def _renew(self) -> bool:
@@ -238,9 +270,13 @@ class LeaseKeeper:
         except (LedgerUnavailable, TimeoutError):
             return False
         if renewed is None:
-            raise LeaseLost(self.lease.path)
+            raise self._lost()
         self.lease = renewed
         return True
+
+    def _lost(self) -> LeaseLost:
+        self.lease = replace(self.lease, lost=True)
+        return LeaseLost(self.lease.path)
 
     @property
     def left_seconds(self) -> float:

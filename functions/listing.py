@@ -6,7 +6,7 @@ merged from one query a shard.
 
 import asyncio
 import heapq
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
 
@@ -42,19 +42,19 @@ async def list_jobs(
     """Return one page.
 
     Raises:
-        BadCursor: the cursor cannot be read.
+        BadCursor: the cursor cannot be read, or is another list's.
         LedgerUnavailable: a query had no answer, or lacks its index.
     """
-    after = decode_cursor(cursor) if cursor is not None else None
+    of = ["jobs", tenant, asdict(wanted)]
+    after = decode_cursor(of, cursor) if cursor is not None else None
     queries = [_query(tenant, wanted, shard, limit + 1, after) for shard in range(SHARDS)]
     found = await asyncio.gather(*(services.ledger.query(query) for query in queries))
     pages = [[from_document(Job, doc.data or {}, doc.path) for doc in page] for page in found]
     newest = heapq.merge(*pages, key=_position, reverse=True)
     jobs = tuple(islice(newest, limit))
     more = sum(map(len, pages)) > len(jobs)
-    return Page(
-        jobs=jobs, next_cursor=encode_cursor(*_position(jobs[-1])) if jobs and more else None
-    )
+    last = encode_cursor(of, *_position(jobs[-1])) if jobs and more else None
+    return Page(jobs=jobs, next_cursor=last)
 
 
 def _query(

@@ -13,7 +13,8 @@ from functions.services import Services
 class Seen:
     """One look at a delivery's job, evaluation and seat; `now` is the server's read time.
 
-    `ended` says that the seat has its record in this run.
+    `ended` says that the seat has its record in this run. `published_at` is when the message of
+    this delivery was published, where that is known.
     """
 
     job: Job
@@ -24,6 +25,7 @@ class Seen:
     ended: bool
     now: datetime
     reuse_since: datetime
+    published_at: datetime | None = None
 
 
 async def peek(services: Services, message: SeatMessage) -> Seen | None:
@@ -51,6 +53,7 @@ async def peek(services: Services, message: SeatMessage) -> Seen | None:
         ended=seat.exists,
         now=evaluation.read_time,
         reuse_since=reuse_since(services, job, evaluation.read_time),
+        published_at=message.published_at,
     )
 
 

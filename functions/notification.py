@@ -211,16 +211,19 @@ async def _record(services: Services, found: Snapshot, claim: Notification, made
 
 async def _tell(services: Services, after: Notification) -> None:
     last = after.deliveries[-1]
-    telemetry.event(
-        "notification tried",
-        notification=after.id,
-        job=after.job,
-        state=after.state.value,
-        number=last.number,
-        outcome=last.outcome,
-        reason=last.reason,
-        http_status=last.http_status,
-    )
+    services.metrics.notification_tried(last.outcome)
+    if last.number > 1 or after.state is not NotificationState.DELIVERED:  # else it is no news
+        telemetry.event(
+            "notification tried",
+            notification=after.id,
+            job=after.job,
+            owner=after.owner,
+            state=after.state.value,
+            number=last.number,
+            outcome=last.outcome,
+            reason=last.reason,
+            http_status=last.http_status,
+        )
     if after.state is NotificationState.FAILED and not after.delivered:
         await open_incident(
             services,

@@ -6,8 +6,8 @@ The entry goes into the commit of the deed itself, so that neither is there with
 from datetime import datetime, timedelta
 from typing import Any
 
-from functions.core.jobs import SCHEMA_VERSION
 from functions.core.ports import SERVER_TIME, Create
+from functions.core.versions import OPERATOR_LOG
 from functions.services import Services
 
 
@@ -40,7 +40,7 @@ def deed(
 ) -> Create:
     """Return the write that records a deed, for who has no services: `identity` is its own."""
     data: dict[str, Any] = {
-        "v": SCHEMA_VERSION,
+        "v": OPERATOR_LOG.written,
         "tenant": tenant,
         "who": who,
         "what": what,

@@ -10,9 +10,10 @@ from functions import telemetry
 from functions.core.documents import notification_path, to_document
 from functions.core.errors import PublishFailed, UnreadableRecord
 from functions.core.identities import is_identity
-from functions.core.jobs import SCHEMA_VERSION, Job, Terminal
+from functions.core.jobs import Job, Terminal
 from functions.core.notifications import Notification, new_notification
 from functions.core.ports import Create, Message
+from functions.core.versions import EVENT, NOTIFICATION_MESSAGE, THIS_MESSAGE
 from functions.services import Services
 
 FIRST_CHECK_SECONDS = 60.0
@@ -51,7 +52,7 @@ async def publish(services: Services, name: str, traceparent: str | None) -> Non
     Raises:
         PublishFailed: it was not confirmed.
     """
-    body = json.dumps({"v": SCHEMA_VERSION, "notification": name}).encode()
+    body = json.dumps({"v": NOTIFICATION_MESSAGE.written, "notification": name}).encode()
     attributes = {"notification": name} | ({"traceparent": traceparent} if traceparent else {})
     message = Message(data=body, attributes=attributes)
     await services.publisher.publish(services.settings.notify_topic, [message])
@@ -78,6 +79,7 @@ def event_message(notification: Notification, project: str) -> Message:
         "ce-id": notification.id,
         "ce-type": content["type"],
         "ce-source": f"//empanel/projects/{project}",
+        "ce-dataschema": f"urn:empanel:event:{EVENT.written}",
         "ce-subject": notification.job,
         "ce-time": content["timestamp"],
         "content-type": "application/json",
@@ -94,14 +96,15 @@ def decode(message: Message) -> str:
     """Return the name of the notification that a message is about.
 
     Raises:
-        UnreadableRecord: it is no such message of a known version.
+        UnreadableRecord: it is no such message of a version that is read.
     """
     try:
         body = json.loads(message.data)
     except (ValueError, RecursionError) as exc:
         raise UnreadableRecord("the message's data is not JSON") from exc
-    if not isinstance(body, dict) or body.get("v") != SCHEMA_VERSION:
-        raise UnreadableRecord("the message's data is no object of a known version")
+    if not isinstance(body, dict):
+        raise UnreadableRecord("the message's data is no object")
+    body = NOTIFICATION_MESSAGE.read(body, THIS_MESSAGE)
     name = body.get("notification")
     decision, _, run = name.rpartition(".") if isinstance(name, str) else ("", "", "")
     if not is_identity(decision) or not run.isdigit() or not run.isascii():

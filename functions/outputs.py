@@ -14,9 +14,10 @@ from typing import Any
 from functions.core.documents import evaluation_path, from_snapshot
 from functions.core.errors import ObjectMissing, UnreadableRecord
 from functions.core.identities import name_in_bucket, work_key_of
-from functions.core.jobs import SCHEMA_VERSION, Attempt, Evaluation, Output, Seat, Usage
+from functions.core.jobs import Attempt, Evaluation, Output, Seat, Usage
 from functions.core.ports import StoredObject
 from functions.core.verdicts import ProviderAnswer, Verdict
+from functions.core.versions import OUTPUT
 from functions.services import Services
 
 CONTENT_TYPE = "application/json"
@@ -43,7 +44,7 @@ def encode_answer(
 ) -> bytes:
     """Return the object's bytes: the verdict, what it cost, and which attempt bought it."""
     content = {
-        "v": SCHEMA_VERSION,
+        "v": OUTPUT.written,
         "tenant": evaluation.tenant,
         "work_key": evaluation.work_key,
         "epoch": evaluation.epoch,
@@ -88,6 +89,7 @@ async def find_answer(services: Services, object_name: str) -> StoredAnswer | No
 
     Raises:
         ObjectsUnavailable: no certain answer.
+        UnknownVersion: the answer is another release's; it is good, and must not be bought again.
         UnreadableRecord: the object does not match its digest, or is not an answer.
     """
     stored = await services.objects.stat(object_name)
@@ -106,6 +108,7 @@ async def read_output(services: Services, output: Output) -> Mapping[str, Any]:
     Raises:
         ObjectMissing: the object is gone.
         ObjectsUnavailable: no certain answer.
+        UnknownVersion: the answer is another release's.
         UnreadableRecord: the object does not match its digest.
     """
     name = name_in_bucket(output.uri)
@@ -162,6 +165,6 @@ def _content(data: bytes, name: str) -> Mapping[str, Any]:
         content = json.loads(data)
     except ValueError as exc:
         raise UnreadableRecord(f"{name}: the object is not JSON") from exc
-    if not isinstance(content, dict) or content.get("v") != SCHEMA_VERSION:
-        raise UnreadableRecord(f"{name}: the object is no answer of a known version")
-    return content
+    if not isinstance(content, dict):
+        raise UnreadableRecord(f"{name}: the object is no answer", where=name)
+    return OUTPUT.read(content, name)

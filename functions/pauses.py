@@ -18,6 +18,7 @@ from functions.core.documents import from_document, pause_path, to_document
 from functions.core.errors import LedgerUnavailable, UnreadableRecord, WriteConflict
 from functions.core.pauses import Pause, covers, merged
 from functions.core.ports import Clock, Create, Ledger, Query, Snapshot, Update, Write
+from functions.unreadables import Tell, Unreadables
 
 LOOK_SECONDS = 1.0  # how often a process with calls in flight looks
 OLDEST_LOOK_SECONDS = 2.0  # an older look is not good enough for a claim
@@ -31,7 +32,14 @@ KEPT = timedelta(days=1)  # an ended pause is deleted by its `expire_at`
 class Pauses:
     """What this process knows about paused models."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, jitter: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        jitter: Callable[[], float],
+        tell: Tell | None = None,
+    ) -> None:
+        """Begin with nothing known; `tell` opens the incident of a pause that cannot be read."""
         self._ledger = ledger
         self._clock = clock
         self._jitter = jitter
@@ -40,7 +48,7 @@ class Pauses:
         self._looked_at: float | None = None
         self._looking = asyncio.Lock()
         self._telling = asyncio.Lock()
-        self._unreadable: set[str] = set()
+        self._unreadables = Unreadables("pause", tell)
 
     async def watch(self) -> None:
         """Look once a second until cancelled."""
@@ -106,7 +114,7 @@ class Pauses:
 
     async def _merge(self, pause: Pause) -> None:
         [found] = await self._ledger.get(pause_path(*pause.key))
-        known = self._read(found)
+        known = await self._read(found)
         after = merged(known, pause)
         if after != known:
             await self._ledger.commit(_write(found, after))
@@ -126,30 +134,29 @@ class Pauses:
             limit=PAGE,
         )
         found = await self._ledger.query(query)
-        read = [pause for pause in map(self._read, found) if pause is not None]
+        read = [pause for each in found if (pause := await self._read(each)) is not None]
         self._stored = {pause.key: pause for pause in read}
         self._known = {key: pause for key, pause in self._known.items() if pause.ends_at > now}
         for pause in read:
             self.note(pause)
 
-    def _read(self, found: Snapshot) -> Pause | None:
+    async def _read(self, found: Snapshot) -> Pause | None:
         """Return the pause in a document; one that cannot be read holds nobody back.
 
-        It is reported once for each state of it, and the next pause of the model replaces it.
+        It is reported, and the next pause of the model replaces it.
         """
         if found.data is None:
             return None
         try:
             pause = from_document(Pause, found.data, found.path)
             if found.path != pause_path(*pause.key):
-                raise UnreadableRecord(f"{found.path}: it is about another key or model")
+                text = f"{found.path}: it is about another key or model"
+                raise UnreadableRecord(text, where=found.path)
             if pause.until.tzinfo is None or pause.ends_at.tzinfo is None:
-                raise UnreadableRecord(f"{found.path}: a time without its zone")
+                text = f"{found.path}: a time without its zone"
+                raise UnreadableRecord(text, where=found.path)
         except UnreadableRecord as exc:
-            state = f"{found.path} {found.update_time}"
-            if state not in self._unreadable:
-                self._unreadable.add(state)
-                telemetry.error("pause unreadable", path=found.path, error=str(exc)[:300])
+            await self._unreadables.report(found, exc)
             return None
         return pause
 

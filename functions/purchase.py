@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from functions import telemetry
+from functions.asking import Asking, asking
 from functions.calling import LEASE_LOST, Cut, KeptLease, ask, insist, kept, shielded
 from functions.core.costs import answer_cost_usd
 from functions.core.errors import ObjectsUnavailable, UnreadableRecord
@@ -62,22 +63,47 @@ async def _ask_and_store(
     call: Call,
 ) -> Result:
     if not holding.safe:
+        if not holding.current.lost:
+            services.metrics.lease_lost()
         return Cut(code=LEASE_LOST)  # the process stood still since the claim: nothing was sent
     if call.cut_code is not None:
         return Cut(code=call.cut_code, sent=False)
     left_seconds = (seen.job.deadline_at - services.clock.now()).total_seconds()
     expiry = asyncio.get_running_loop().call_later(left_seconds, call.cut, "deadline_exceeded")
     try:
-        return await ask(
-            provider,
-            replace(question.request, attempt_key=_attempt_key(holding.current)),
-            keep=lambda answer: _store(services, seen, holding.current, question.rubric, answer),
-            lease=holding,
-            call=call,
-            deadline_seconds=services.settings.provider_deadline_seconds,
-        )
+        with asking(services, seen.job.seats[seen.index], holding.current.attempt) as asked:
+            result = await ask(
+                provider,
+                replace(question.request, attempt_key=_attempt_key(holding.current)),
+                keep=lambda answer: _keep(services, seen, holding, question.rubric, answer, asked),
+                lease=holding,
+                call=call,
+                deadline_seconds=services.settings.provider_deadline_seconds,
+            )
+            _tell_end(asked, result)
+        return result
     finally:
         expiry.cancel()
+
+
+def _tell_end(asked: Asking, result: Result) -> None:
+    """Tell how a request ended that brought no answer; one with an answer has told it itself."""
+    if isinstance(result, Cut):
+        asked.cut(result.code)
+    elif isinstance(result, CallFailure):
+        asked.ended(result)
+
+
+async def _keep(
+    services: Services,
+    seen: Seen,
+    holding: KeptLease,
+    rubric: Rubric,
+    answer: ProviderAnswer,
+    asked: Asking,
+) -> Bought | NotStored | CallFailure:
+    asked.answered(answer)
+    return await _store(services, seen, holding.current, rubric, answer)
 
 
 def _attempt_key(lease: Lease) -> str:
@@ -102,6 +128,13 @@ async def _store(
     try:
         stored = await insist(services, partial(store_answer, services, name, data))
     except (ObjectsUnavailable, UnreadableRecord) as exc:
-        telemetry.error("answer not stored", exc=exc, job=seen.job.id, seat=seat.seat)
+        telemetry.error(
+            "answer not stored",
+            exc=exc,
+            job=seen.job.id,
+            seat=seat.seat,
+            attempt=lease.attempt.number,
+            owner=seen.job.owner,
+        )
         return NotStored(answer=answer, reason=str(exc)[:300])
     return Bought(answer=answer, stored=stored)

@@ -26,7 +26,7 @@ from functions.core.leases import is_live
 from functions.core.notifications import Notification, NotificationState
 from functions.core.ports import DELETE, Query, Snapshot, Update
 from functions.dispatch import dispatch
-from functions.incidents import open_incident
+from functions.incidents import open_unreadable
 from functions.outbox import publish
 from functions.purging import next_sweep, sweep
 from functions.repairs import announced_record, repair_record
@@ -99,11 +99,13 @@ async def repair_once(services: Services, report: RepairReport) -> None:
         LedgerUnavailable: the ledger cannot be read.
     """
     report.looks += 1
+    before = Counter(report.counts)
     outages = []
     for shard in range(SHARDS):
         for timer in TIMERS:
             due = await _due(services, timer, shard)
             outages += await _each(services, report, due, timer)
+    services.metrics.repaired(report.counts - before)
     if outages:
         raise outages[0]
 
@@ -175,7 +177,7 @@ async def _guarded(services: Services, report: RepairReport, found: Snapshot, ti
         report.errors.append(f"{found.path}: {exc}"[:300])
     except UnreadableRecord as exc:
         report.errors.append(f"{found.path}: {exc}"[:300])
-        await open_incident(services, "unreadable_record", found.path, detail=str(exc))
+        await open_unreadable(services, exc, found.path)
         await _put_off(services, found, timer, UNREADABLE_AGAIN_SECONDS)
     except LedgerUnavailable:
         raise

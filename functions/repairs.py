@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from functions.core.jobs import SCHEMA_VERSION, Job
+from functions.core.jobs import Job
 from functions.core.notifications import Notification
 from functions.core.ports import Create
+from functions.core.versions import REPAIR
 from functions.services import Services
 
 
@@ -42,5 +43,5 @@ def announced_record(
 def _create(
     services: Services, data: dict[str, Any], kind: str, reason: str, at: datetime
 ) -> Create:
-    document = {"v": SCHEMA_VERSION, **data, "kind": kind, "reason": reason, "at": at}
+    document = {"v": REPAIR.written, **data, "kind": kind, "reason": reason, "at": at}
     return Create(path=f"repairs/{services.new_id()}", data=document)

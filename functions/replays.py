@@ -26,8 +26,9 @@ from functions.core.documents import (
 )
 from functions.core.errors import EmpanelError, LedgerUnavailable, WriteConflict
 from functions.core.identities import window_of
-from functions.core.jobs import SCHEMA_VERSION, Job, JobState, SeatRecord, SeatState
+from functions.core.jobs import Job, JobState, SeatRecord, SeatState
 from functions.core.ports import DELETE, SERVER_TIME, Create, Snapshot, Update
+from functions.core.versions import RUN
 from functions.dispatch import start
 from functions.operator_log import log_entry
 from functions.outputs import output_exists, was_purged
@@ -225,6 +226,7 @@ async def _begin(services: Services, plan: Plan, by: str) -> datetime | None:
         return None
     except LedgerUnavailable:
         begun = await _own_run(services, after, nonce)
+    services.metrics.run_accepted(replay=True)
     telemetry.event(
         "replay begun", job=after.id, run=after.run, owner=after.owner, seats=len(plan.open_seats)
     )
@@ -238,7 +240,7 @@ async def _own_run(services: Services, after: Job, nonce: str) -> datetime:
         LedgerUnavailable: it is not there, or another replay's.
     """
     run, head = await services.ledger.get(run_path(after.id, after.run), job_path(after.id))
-    if (run.data or {}).get("nonce") != nonce:
+    if run.data is None or RUN.read(run.data, run.path).get("nonce") != nonce:
         raise LedgerUnavailable(f"{run.path}: the replay was not recorded")
     return head.update_time or head.read_time
 
@@ -247,7 +249,7 @@ def _run_document(services: Services, plan: Plan, by: str, nonce: str) -> dict[s
     """Return the record of a run, which the audit counts in its window."""
     job = plan.after
     return {
-        "v": SCHEMA_VERSION,
+        "v": RUN.written,
         "tenant": job.tenant,
         "window": job.run_window,
         "job": job.id,

@@ -15,6 +15,7 @@ from functions.core.errors import (
     LedgerUnavailable,
     ObjectMissing,
     ObjectsUnavailable,
+    UnknownVersion,
     UnreadableRecord,
 )
 from functions.core.jobs import Output, SeatError, SeatState
@@ -33,6 +34,7 @@ async def build_report(services: Services, status: JobStatus) -> dict[str, Any]:
     Raises:
         ObjectsUnavailable: the bucket gave no certain answer.
         LedgerUnavailable: no answer.
+        UnknownVersion: an answer, or a record, is another release's.
     """
     answers = await _read_all(services, status)
     seats = [
@@ -68,7 +70,7 @@ async def _read_all(
         async with asyncio.TaskGroup() as group:
             reads = [group.create_task(_read(services, status, index, limit)) for index in indexes]
     except ExceptionGroup as failed:
-        outages, others = failed.split((LedgerUnavailable, ObjectsUnavailable))
+        outages, others = failed.split((LedgerUnavailable, ObjectsUnavailable, UnknownVersion))
         if outages is None or others is not None:
             raise
         raise outages.exceptions[0] from failed
@@ -103,6 +105,8 @@ async def _read(
             purged = await was_purged(services, record.output.uri)
             reason = "purged" if purged else "the answer's object is gone"
             return SeatError(code="output_missing", message=reason, retryable=True)
+        except UnknownVersion:
+            raise  # nothing is damaged
         except UnreadableRecord as exc:
             return SeatError(code="output_damaged", message=str(exc), retryable=True)
 

@@ -10,7 +10,7 @@ from functions.core.documents import (
     evaluation_path,
 )
 from functions.core.endings import seat_record
-from functions.core.errors import UnreadableRecord, WriteConflict
+from functions.core.errors import UnknownVersion, UnreadableRecord, WriteConflict
 from functions.core.identities import name_in_bucket, output_object
 from functions.core.jobs import Evaluation, Outcome, SeatState
 from functions.core.leases import bury, end_attempt, has_output_since, holds_output, is_live
@@ -21,6 +21,7 @@ from functions.looking import Seen
 from functions.outputs import StoredAnswer, find_answer, output_exists, was_purged
 from functions.services import Services
 from functions.settlement import settle_seat
+from functions.tracing import link_to
 
 
 class Look(Enum):
@@ -37,6 +38,7 @@ async def settle_without_call(services: Services, seen: Seen) -> Look:
 
     Raises:
         LedgerUnavailable, ObjectsUnavailable: no certain answer: nothing may be bought yet.
+        UnknownVersion: the answer is another release's, so nothing may be bought here.
     """
     evaluation = seen.evaluation
     if evaluation is None:
@@ -70,8 +72,16 @@ async def _reuse(services: Services, seen: Seen, evaluation: Evaluation) -> Look
         output=output,
         reused=not _bought_here(seen, evaluation),
     )
+    _link_to_the_buyer(evaluation, reused=record.reused)
     await settle_seat(services, seen.job, record)
     return Look.SETTLED
+
+
+def _link_to_the_buyer(evaluation: Evaluation, *, reused: bool) -> None:
+    """Let the trace of a delivery that reuses an answer lead to that of the attempt behind it."""
+    bought = [a for a in evaluation.attempts if a.outcome is Outcome.SUCCEEDED]
+    if reused and bought:
+        link_to(bought[-1].traceparent)
 
 
 def _bought_here(seen: Seen, evaluation: Evaluation) -> bool:
@@ -89,6 +99,8 @@ async def _adopt_orphan(
     """Settle from an object whose holder never settled; its attempt turns out to have succeeded."""
     try:
         found = await find_answer(services, object_name)
+    except UnknownVersion:
+        raise  # another release's answer: good, paid for, and not to be bought again
     except UnreadableRecord as exc:
         await _report(services, seen, "output_damaged", object_name, str(exc))
         await _discard_output(services, seen, evaluation)
@@ -111,7 +123,14 @@ async def _adopt_orphan(
     if not has_output_since(after, seen.reuse_since):
         return Look.CHANGED  # on record now, so the next claim buys under a new name
     await settle_seat(services, seen.job, record)
-    telemetry.event("orphan adopted", job=seen.job.id, seat=record.seat, object=object_name)
+    _link_to_the_buyer(after, reused=record.reused)
+    telemetry.event(
+        "orphan adopted",
+        job=seen.job.id,
+        seat=record.seat,
+        owner=seen.job.owner,
+        object=object_name,
+    )
     return Look.SETTLED
 
 
@@ -168,4 +187,6 @@ async def write_unheld(services: Services, seen: Seen, after: Evaluation) -> boo
         await services.ledger.commit(update)
     except WriteConflict:
         return False
+    provider = seen.job.seats[seen.index].provider
+    services.metrics.attempts_ended(seen.evaluation.attempts, after.attempts, provider)
     return True

@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
@@ -16,9 +17,10 @@ import uvicorn
 from functions_framework.aio import create_asgi_app
 from starlette.applications import Starlette
 
-from functions import bootstrap, config, telemetry
+from functions import bootstrap, config, export_settings, telemetry
 from functions.core.errors import ConfigurationError
 from functions.providers import registry
+from functions.web.flushing import Flushing
 from functions.web.refusals import speak_problems
 
 SOURCE = Path(__file__).resolve().parent.parent / "main.py"
@@ -26,6 +28,15 @@ SOURCE = Path(__file__).resolve().parent.parent / "main.py"
 # so no request meets a connection that is just being closed.
 KEEP_ALIVE_SECONDS = 75
 SETTLE_SECONDS = 1.5  # from the last cut to the last answer; Cloud Run kills 10 s after SIGTERM
+# What answers a target's requests: main.py imports it at the first of them, too late.
+DOORS = {
+    "api": "functions.web.api",
+    "evaluate": "functions.web.push",
+    "notify": "functions.web.notify_push",
+    "reconcile": "functions.web.push",
+    "dead_letter": "functions.web.dead_letter_push",
+}
+TELL_SECONDS = 1.0  # for the last traces and metrics, when all requests are answered
 
 
 class Server(uvicorn.Server):
@@ -36,11 +47,20 @@ class Server(uvicorn.Server):
         self._grace_seconds = grace_seconds
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._told_until: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Note the loop, which signals are handed to, and start."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what is open, then send the last telemetry, within the same grace time."""
+        await super().shutdown(sockets)
+        exporting = bootstrap.exporting()
+        if exporting is not None:
+            left = (self._told_until or 0.0) - asyncio.get_running_loop().time()
+            await exporting.finish(min(TELL_SECONDS, max(0.1, left)))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the end: once, whatever the number of signals."""
@@ -50,6 +70,8 @@ class Server(uvicorn.Server):
 
     def _end_calls(self) -> None:
         if self._ending is None:
+            grace = self._grace_seconds + SETTLE_SECONDS
+            self._told_until = asyncio.get_running_loop().time() + grace
             inflight = bootstrap.application().services.inflight
             self._ending = asyncio.ensure_future(inflight.shut_down(self._grace_seconds))
             telemetry.event("shutting down", calls=len(inflight.calls))
@@ -82,7 +104,11 @@ def main() -> None:
 
 def create_app(target: str) -> Starlette:
     """Return the framework's application for a target, its own refusals as problems."""
-    return speak_problems(create_asgi_app(target, str(SOURCE)))  # type: ignore[no-untyped-call]
+    import_module(DOORS[target])
+    app = speak_problems(create_asgi_app(target, str(SOURCE)))  # type: ignore[no-untyped-call]
+    if export_settings.load(os.environ).any:
+        app.add_middleware(Flushing, exporting=bootstrap.exporting)
+    return app
 
 
 def _checked(target: str) -> config.Settings:
@@ -95,6 +121,7 @@ def _checked(target: str) -> config.Settings:
         names = ", ".join(config.TARGETS)
         raise ConfigurationError(f"FUNCTION_TARGET={target!r} must be one of {names}")
     settings = config.load(os.environ)
+    export_settings.load(os.environ)
     registry.load(os.environ)
     if target == "api":
         config.require_audience(settings)

@@ -36,7 +36,10 @@ async def settle_as_holder(
         LedgerUnavailable: still without a certain answer after several tries.
     """
     create = Create(path=seat_path(job.id, job.run, record.index), data=to_document(record))
-    return await commit_as_holder(services, lease, after, create) is not None
+    written = await commit_as_holder(services, lease, after, create)
+    if written is not None and written.seat_recorded:
+        services.metrics.seat_ended(record)
+    return written is not None
 
 
 async def settle_seat(services: Services, job: Job, record: SeatRecord) -> bool:
@@ -50,6 +53,7 @@ async def settle_seat(services: Services, job: Job, record: SeatRecord) -> bool:
         await services.ledger.commit(Create(path=path, data=to_document(record)))
     except WriteConflict:
         return False
+    services.metrics.seat_ended(record)
     return True
 
 
@@ -161,6 +165,7 @@ async def close_run(
     except LedgerUnavailable:
         if not await _is_own_terminal(services, job, terminal):
             return False
+    services.metrics.run_ended(state.value)
     await announce(services, job, terminal)
     telemetry.event(
         "run closed", job=job.id, run=job.run, state=state.value, owner=job.owner, reason=reason
@@ -193,5 +198,7 @@ async def mark_running(services: Services, job: Job, update_time: datetime) -> N
     update = Update(path=job_path(job.id), fields=fields, if_updated_at=update_time)
     try:
         await services.ledger.commit(update)
-    except (WriteConflict, LedgerUnavailable) as exc:
-        telemetry.event("start not marked", job=job.id, reason=type(exc).__name__)
+    except WriteConflict:
+        return
+    except LedgerUnavailable as exc:
+        telemetry.warning("start not marked", job=job.id, owner=job.owner, error=str(exc)[:300])

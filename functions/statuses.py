@@ -117,8 +117,7 @@ async def read_status(services: Services, job: Job) -> JobStatus:
     ended = {record.index for record in records if record.run == job.run}
     missing = [index for index in range(len(job.seats)) if index not in ended]
     closed = from_snapshot(Terminal, terminal)
-    if closed:  # it may have closed meanwhile
-        job = replace(job, state=closed.state, stopped=closed.stopped)
+    job = as_closed(job, closed)
     return JobStatus(
         job=job,
         terminal=closed,
@@ -126,6 +125,13 @@ async def read_status(services: Services, job: Job) -> JobStatus:
         evaluations=await _evaluations(services, job, missing),
         now=terminal.read_time,
     )
+
+
+def as_closed(job: Job, terminal: Terminal | None) -> Job:
+    """Return a job as its run's end has it: it may have closed since the head was read."""
+    if terminal is None:
+        return job
+    return replace(job, state=terminal.state, stopped=terminal.stopped)
 
 
 async def _evaluations(

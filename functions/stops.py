@@ -12,9 +12,12 @@ from typing import Any
 
 from functions import telemetry
 from functions.core.documents import stop_path
-from functions.core.jobs import SCHEMA_VERSION, Job, JobState
-from functions.core.ports import SERVER_TIME, Clock, Create, Ledger, Query
+from functions.core.errors import UnreadableRecord
+from functions.core.jobs import Job, JobState
+from functions.core.ports import SERVER_TIME, Clock, Create, Ledger, Query, Snapshot
+from functions.core.versions import STOP
 from functions.inflight import InFlight
+from functions.unreadables import Tell, Unreadables
 
 LOOK_SECONDS = 1.0
 OVERLAP_SECONDS = 30.0  # covers a slow commit of the marker and a slow start of a call
@@ -25,7 +28,7 @@ CODES = {JobState.CANCELED.value: "canceled", JobState.EXPIRED.value: "deadline_
 def stop_marker(job: Job, state: JobState, now: datetime) -> Create:
     """Return the write that tells every process to end the run's calls."""
     data: dict[str, Any] = {
-        "v": SCHEMA_VERSION,
+        "v": STOP.written,
         "job": job.id,
         "run": job.run,
         "state": state.value,
@@ -38,9 +41,11 @@ def stop_marker(job: Job, state: JobState, now: datetime) -> Create:
 class StopWatcher:
     """Looks for stops while calls are in flight, and cuts the calls they concern."""
 
-    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, tell: Tell | None = None) -> None:
+        """Look in `ledger`; `tell` opens the incident of a marker that cannot be read."""
         self._ledger = ledger
         self._clock = clock
+        self._unreadables = Unreadables("stop marker", tell)
 
     async def watch(self, inflight: InFlight) -> None:
         """Look once a second until cancelled; whatever fails only delays the next look."""
@@ -62,10 +67,19 @@ class StopWatcher:
         since = moment - timedelta(seconds=OVERLAP_SECONDS)
         query = Query(collection="stops", where=(("at", ">=", since),), order_by="at")
         for found in await self._ledger.query(query):
-            stop = found.data or {}
-            job, run = stop.get("job"), stop.get("run")
-            code = CODES.get(stop.get("state", ""))
-            if not isinstance(job, str) or not isinstance(run, int) or code is None:
-                telemetry.error("stop marker unreadable", path=found.path)
-            elif cut := inflight.cut(job, run, code):
+            try:
+                job, run, code = _stop(found)
+            except UnreadableRecord as exc:
+                await self._unreadables.report(found, exc)
+                continue
+            if cut := inflight.cut(job, run, code):
                 telemetry.event("calls cut", job=job, run=run, code=code, calls=cut)
+
+
+def _stop(found: Snapshot) -> tuple[str, int, str]:
+    """Return the job and run that a marker stops, and the code its calls end with."""
+    stop = STOP.read(found.data or {}, found.path)
+    job, run, code = stop.get("job"), stop.get("run"), CODES.get(str(stop.get("state")))
+    if not isinstance(job, str) or not isinstance(run, int) or code is None:
+        raise UnreadableRecord(f"{found.path}: unreadable stop marker", where=found.path)
+    return job, run, code

@@ -20,12 +20,15 @@ resource "google_firestore_database" "ledger" {
   depends_on                        = [google_project_service.used]
 }
 
-# Point-in-time recovery reaches back seven days; a daily backup reaches further.
-resource "google_firestore_backup_schedule" "daily" {
+# Point-in-time recovery has every minute of seven days; weekly backups reach five weeks further. Each
+# is a whole copy and is billed as one (COST.md, "Keeping").
+resource "google_firestore_backup_schedule" "weekly" {
   database  = google_firestore_database.ledger.name
-  retention = "${30 * 24 * 3600}s"
+  retention = "${5 * 7 * 24 * 3600}s"
 
-  daily_recurrence {}
+  weekly_recurrence {
+    day = "SUNDAY"
+  }
 }
 
 resource "google_firestore_index" "composite" {
@@ -45,7 +48,8 @@ resource "google_firestore_index" "composite" {
 }
 
 # Fields without single-field indexes: times, which grow and so would send every write to the same
-# end of one index (500 writes a second at most), and texts and maps that nobody asks for.
+# end of one index (500 writes a second at most); texts and maps that nobody asks for; and all that
+# nobody asks for of the records of which there is one a seat or a run: entries are billed as stored.
 resource "google_firestore_field" "exempt" {
   for_each   = local.fields
   database   = google_firestore_database.ledger.name

@@ -74,6 +74,15 @@ resource "google_cloud_run_v2_service" "service" {
           mount_path = "/etc/empanel"
         }
       }
+
+      # A folder of its own: a mounted secret hides whatever else is in its folder.
+      dynamic "volume_mounts" {
+        for_each = local.tenants_file[each.key]
+        content {
+          name       = "tenants"
+          mount_path = "/etc/empanel-tenants"
+        }
+      }
     }
 
     dynamic "volumes" {
@@ -84,6 +93,20 @@ resource "google_cloud_run_v2_service" "service" {
           secret = google_secret_manager_secret.secret["empanel-providers"].secret_id
           items {
             path    = "providers.toml"
+            version = volumes.value
+          }
+        }
+      }
+    }
+
+    dynamic "volumes" {
+      for_each = local.tenants_file[each.key]
+      content {
+        name = "tenants"
+        secret {
+          secret = google_secret_manager_secret.secret["empanel-tenants"].secret_id
+          items {
+            path    = "tenants.toml"
             version = volumes.value
           }
         }
@@ -158,7 +181,16 @@ locals {
         EMPANEL_KEY_REQUESTS_PER_MINUTE = tostring(var.api_limits.key_requests_per_minute)
         EMPANEL_TENANT_OPEN_SEATS       = tostring(var.api_limits.tenant_open_seats)
       } : {},
+      # ID tokens of the accounts in the file are meant for the audience that Cloud Run knows too.
+      target == "api" && var.tenants_file_version != null ? {
+        EMPANEL_TENANTS      = "/etc/empanel-tenants/tenants.toml"
+        EMPANEL_API_AUDIENCE = local.audiences["api"]
+      } : {},
       target == "api" && var.operator_tenant != null ? { EMPANEL_OPERATOR_TENANT = var.operator_tenant } : {},
+      var.otlp == null ? {} : {
+        OTEL_EXPORTER_OTLP_ENDPOINT = var.otlp.endpoint
+        OTEL_TRACES_SAMPLER         = var.otlp.sampler
+      },
       service.keys ? var.provider_settings : {},
       service.keys && var.providers_file_version != null ? { EMPANEL_PROVIDERS = "/etc/empanel/providers.toml" } : {},
       contains(local.internal, target) ? {
@@ -187,5 +219,9 @@ locals {
   providers_file = {
     for target, service in local.services :
     target => service.keys && var.providers_file_version != null ? [var.providers_file_version] : []
+  }
+  tenants_file = {
+    for target in keys(local.services) :
+    target => target == "api" && var.tenants_file_version != null ? [var.tenants_file_version] : []
   }
 }

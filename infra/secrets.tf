@@ -6,14 +6,19 @@ locals {
     values(local.key_secrets),
     ["empanel-webhook-secrets"],
     var.providers_file_version == null ? [] : ["empanel-providers"],
+    var.tenants_file_version == null ? [] : ["empanel-tenants"],
   ))
-  with_keys = toset([for target, service in local.services : target if service.keys])
+  # Not for whoever reads the providers' keys.
+  own_readers = toset(["empanel-webhook-secrets", "empanel-tenants"])
+  with_keys   = toset([for target, service in local.services : target if service.keys])
   secret_readers = merge(
     { notify = { target = "notify", secret = "empanel-webhook-secrets" } },
+    # Only the API meets callers, and reserves what a tenant may take.
+    var.tenants_file_version == null ? {} : { tenants = { target = "api", secret = "empanel-tenants" } },
     merge([
       for target in local.with_keys : {
         for secret in local.secrets : "${target}/${secret}" => { target = target, secret = secret }
-        if secret != "empanel-webhook-secrets"
+        if !contains(local.own_readers, secret)
       }
     ]...),
   )

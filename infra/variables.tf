@@ -270,6 +270,17 @@ variable "providers_file_version" {
   }
 }
 
+variable "tenants_file_version" {
+  description = "Version of the secret empanel-tenants, the TOML file of EMPANEL_TENANTS: Google accounts that call the API, and caps of single tenants; null for none."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.tenants_file_version == null ? true : can(regex("^[1-9][0-9]*$", var.tenants_file_version))
+    error_message = "Secrets are pinned: a version is a number, never latest."
+  }
+}
+
 variable "webhook_secrets_version" {
   description = "Version of the secret empanel-webhook-secrets, the list of signing secrets of notifications."
   type        = string
@@ -277,6 +288,22 @@ variable "webhook_secrets_version" {
   validation {
     condition     = can(regex("^[1-9][0-9]*$", var.webhook_secrets_version))
     error_message = "Secrets are pinned: a version is a number, never latest."
+  }
+}
+
+variable "otlp" {
+  description = "Where traces and metrics go, as OTLP over HTTP, and which requests are traced: all (always_on) or those that Cloud Run samples (parentbased_always_on). null to send nothing."
+  type        = object({ endpoint = string, sampler = optional(string, "parentbased_always_on") })
+  default     = null
+
+  validation {
+    condition     = var.otlp == null ? true : can(regex("^https?://[^/ ?#@]+(/[^ ?#]*)?$", var.otlp.endpoint))
+    error_message = "otlp.endpoint must be an http or https address without user, query and fragment."
+  }
+
+  validation {
+    condition     = var.otlp == null ? true : contains(["always_on", "parentbased_always_on"], var.otlp.sampler)
+    error_message = "otlp.sampler must be always_on or parentbased_always_on."
   }
 }
 

@@ -12,9 +12,13 @@ from starlette.routing import Match
 
 from functions.web import problems
 from functions.web.api import API_ROUTES
+from functions.web.batch_models import LineAnswer, LineRefused
+from functions.web.bodies import NDJSON
+from functions.web.conditional import etag_of
+from functions.web.event_stream import MEDIA_TYPE as EVENT_STREAM
 from functions.web.headers import HEADERS
 from functions.web.operations import Operation
-from functions.web.response_models import ProblemShown
+from functions.web.response_models import JobEvent, JobShown, ProblemShown
 from functions.web.roles import LEAST_ROLES
 from functions.web.routing import ApiRoute
 
@@ -79,8 +83,27 @@ def _assert_answer(
         assert body == b"", told
         return
     assert headers["content-type"].partition(";")[0] == answer.media_type, told
-    if answer.model is not None and method != "HEAD":
-        answer.model.model_validate_json(body)
+    if answer.model is None or method == "HEAD":
+        return
+    if answer.media_type == EVENT_STREAM:
+        _assert_events(body)
+        return
+    for part in body.splitlines() if answer.media_type == NDJSON else [body]:
+        shown = answer.model.model_validate_json(part)
+        if isinstance(shown, LineAnswer) and isinstance(shown.root, LineRefused):
+            _assert_kept(shown.root.problem, shown.root.status)
+
+
+def _assert_events(body: bytes) -> None:
+    for block in body.decode().split("\n\n"):
+        fields = dict(
+            line.split(": ", 1) for line in block.split("\n") if line[:1] not in ("", ":")
+        )
+        fields.pop("retry", None)
+        if fields:
+            event = JobEvent.model_validate(fields)
+            assert event.id == etag_of(event.data.encode())
+            JobShown.model_validate_json(event.data)
 
 
 def _assert_problem(
@@ -95,5 +118,15 @@ def _assert_problem(
     if method == "HEAD":
         return
     problem = model.model_validate_json(body)
-    assert problem.status == status, told
+    _assert_kept(problem, status)
+    assert headers.get("retry-after") == _text(problem.retry_after_seconds), told
+
+
+def _assert_kept(problem: ProblemShown, status: int) -> None:
+    assert problem.status == status, problem
+    assert (problem.retry_after_seconds is not None) == (status in (429, 503)), problem
     assert not problem.model_extra, f"not promised: {problem.model_extra}"
+
+
+def _text(seconds: int | None) -> str | None:
+    return None if seconds is None else str(seconds)

@@ -6,7 +6,7 @@ counts as open.
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 ENDED_STATES = frozenset({"succeeded", "failed", "expired", "canceled"})
 
@@ -189,3 +189,18 @@ class Problem(Body):
     detail: str | None = None
     errors: tuple[ProblemError, ...] = ()
     missing: tuple[MissingSeat, ...] | None = None
+
+
+class LineAnswer(Body):
+    """What became of one line of a batch: its job, or why it was refused."""
+
+    line: int
+    status: int
+    job: Job | None = None
+    problem: Problem | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "LineAnswer":
+        if (self.job is None) == (self.problem is None):
+            raise ValueError("a line is answered with a job or with a problem")
+        return self

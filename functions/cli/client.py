@@ -13,6 +13,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from functions.cli.answers import AttemptList, Job, JobPage, Problem, Report
+from functions.cli.batches import AnsweredLine, read_answer
 from functions.cli.book_answers import Audit, AuditList, Incident, IncidentPage
 from functions.cli.exits import Refused, Unreachable
 from functions.cli.target import Target
@@ -20,6 +21,12 @@ from functions.cli.target import Target
 T = TypeVar("T", bound=BaseModel)
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+# The API sends a comment every 15 s.
+EVENTS_TIMEOUT = httpx.Timeout(30.0, connect=5.0, read=45.0)
+EVENT_STREAM = "text/event-stream"
+# The API answers a batch within 60 s, however slow what it depends on is.
+BATCH_TIMEOUT = httpx.Timeout(90.0, connect=5.0)
+NDJSON = "application/x-ndjson"
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -61,9 +68,40 @@ class Api:
         request = self._http.build_request("POST", "v1/jobs", content=body, headers=headers)
         return await self._call(request, Job)
 
+    async def batch(self, body: bytes, *, lines: int) -> list[AnsweredLine]:
+        """Submit `lines` jobs, one a line of the body; their answers, in order."""
+        headers = {"Content-Type": NDJSON, "Accept": f"{NDJSON}, application/problem+json"}
+        request = self._http.build_request(
+            "POST", "v1/jobs:batch", content=body, headers=headers, timeout=BATCH_TIMEOUT
+        )
+        response = await _sent(self._http, request)
+        if not response.is_success:
+            raise _refusal(response)
+        return _answered(response, lines)
+
     async def job(self, job_id: str) -> Received[Job]:
         """The job with its seats, as they stand now."""
         return await self._get(_job_path(job_id), Job)
+
+    @asynccontextmanager
+    async def events(self, job_id: str, last_event_id: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The bytes of the job's event stream, as they come; also raises `httpx.HTTPError` then.
+
+        Begins after the event with this ID; with an empty one with the job as it is.
+        """
+        headers = {"Accept": f"{EVENT_STREAM}, application/problem+json"}
+        if last_event_id:
+            headers["Last-Event-ID"] = last_event_id
+        path = f"{_job_path(job_id)}/events"
+        request = self._http.build_request("GET", path, headers=headers, timeout=EVENTS_TIMEOUT)
+        response = await _sent(self._http, request, stream=True)
+        try:
+            kind = response.headers.get("content-type", "").partition(";")[0]
+            if (response.status_code, kind) != (httpx.codes.OK, EVENT_STREAM):
+                raise await _no_stream(response)
+            yield response.aiter_bytes()
+        finally:
+            await response.aclose()
 
     async def report(self, job_id: str, *, partial: bool = False) -> Received[Report]:
         """The report; without `partial` an incomplete one is `Refused` with 409 and `missing`."""
@@ -125,14 +163,30 @@ async def receive(
         Refused: the API answered with a problem.
         Unreachable: no answer, or none of an Empanel API.
     """
-    try:
-        response = await http.send(request)
-    except httpx.HTTPError as exc:
-        reason = str(exc) or type(exc).__name__
-        raise Unreachable(f"{request.url} cannot be reached: {reason}") from exc
+    response = await _sent(http, request)
     if not response.is_success and response.status_code not in also:
         raise _refusal(response)
     return _received(response, kind)
+
+
+async def _sent(
+    http: httpx.AsyncClient, request: httpx.Request, *, stream: bool = False
+) -> httpx.Response:
+    try:
+        return await http.send(request, stream=stream)
+    except httpx.HTTPError as exc:
+        reason = str(exc) or type(exc).__name__
+        raise Unreachable(f"{request.url} cannot be reached: {reason}") from exc
+
+
+async def _no_stream(response: httpx.Response) -> Refused | Unreachable:
+    try:
+        await response.aread()
+    except httpx.HTTPError as exc:
+        return Unreachable(f"{response.url} broke off: {exc}")
+    if response.is_success:
+        return Unreachable(f"{response.url} answered {response.status_code}, but no events.")
+    return _refusal(response)
 
 
 def _received(response: httpx.Response, kind: type[T]) -> Received[T]:
@@ -149,6 +203,18 @@ def _received(response: httpx.Response, kind: type[T]) -> Received[T]:
         status=response.status_code,
         retry_after_seconds=retry_after_seconds(response.headers, datetime.now(UTC)),
     )
+
+
+def _answered(response: httpx.Response, lines: int) -> list[AnsweredLine]:
+    try:
+        answers = [read_answer(line) for line in response.content.splitlines()]
+    except ValueError as exc:
+        raise Unreachable(
+            f"{response.url} answered {response.status_code}, but not as an Empanel API."
+        ) from exc
+    if [answer.value.line for answer in answers] != list(range(1, lines + 1)):
+        raise Unreachable(f"{response.url} answered {len(answers)} of {lines} lines.")
+    return answers
 
 
 def _refusal(response: httpx.Response) -> Refused | Unreachable:

@@ -29,7 +29,9 @@ MEANINGS = {
         "the job ended otherwise (failed, expired, canceled), or its report is not complete"
     ),
     Exit.MISUSED: "the command was used wrongly; nothing was sent",
-    Exit.REFUSED: "the API refused; its title, detail and pointers are printed",
+    Exit.REFUSED: (
+        "the API refused, or refused a line of a batch; its title, detail and pointers are printed"
+    ),
     Exit.UNREACHABLE: "the API could not be reached, or what answered is not the API",
     Exit.INTERRUPTED: "interrupted from the keyboard; the job goes on",
 }

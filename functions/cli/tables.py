@@ -12,6 +12,7 @@ from functions.cli.answers import (
     Attempt,
     Job,
     JobPage,
+    LineAnswer,
     MissingSeat,
     PanelWarning,
     Problem,
@@ -177,6 +178,19 @@ def problem_view(problem: Problem, status: int) -> RenderableType:
         lines.append(line(problem.detail))
     lines += [line(f"  {error.pointer or '/'}: {error.detail}") for error in problem.errors]
     return Group(*lines)
+
+
+def line_table(answers: Sequence[LineAnswer]) -> Table:
+    """The lines of a batch: the job of each, or why it was refused."""
+    return table(("line", "status", "job", "state"), map(_line_row, answers))
+
+
+def _line_row(answer: LineAnswer) -> Sequence[str]:
+    head = (str(answer.line), str(answer.status))
+    if answer.job is not None:
+        return (*head, answer.job.id, answer.job.state)
+    problem = answer.problem
+    return (*head, text.NONE, text.problem_note(problem) if problem else "")
 
 
 def line(content: str, *, style: str = "") -> Text:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from functions.cli.answers import Seat
+from functions.cli.answers import Problem, Seat
 
 UNKNOWN = "unknown"
 NONE = "-"
@@ -63,6 +63,13 @@ def seat_note(seat: Seat) -> str:
         message = f": {seat.error.message}" if seat.error.message else ""
         return printable(f"{seat.error.code}{message}")
     return "reused, no request" if seat.reused else ""
+
+
+def problem_note(problem: Problem) -> str:
+    """Why the API refused, with each broken rule that the detail does not name."""
+    rules = [f"{error.pointer or '/'}: {error.detail}" for error in problem.errors]
+    parts = rules if len(rules) > 1 else [problem.detail] if problem.detail else rules
+    return printable("; ".join([problem.title, *parts]))
 
 
 def seat_attempts(seat: Seat) -> str:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from functions.core.jobs import SCHEMA_VERSION
+from functions.core import versions
 
 SUBMITTER, OPERATOR = "submitter", "operator"
 ROLES = (SUBMITTER, OPERATOR)  # each may do what those before it may
@@ -58,7 +58,7 @@ class ApiKey:
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
-    v: int = SCHEMA_VERSION
+    v: int = versions.API_KEY.written
 
     def admits(self, now: datetime) -> bool:
         """Whether the key opens anything now: neither revoked nor expired."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from functions.core.errors import EmpanelError
 from functions.core.money import usd
+from functions.core.versions import REPORT
 from functions.core.windows import no_counts
 
 SHOWN = 100
@@ -106,7 +107,7 @@ class Findings:
     def full(self) -> dict[str, Any]:
         """Return everything, for the report in the bucket."""
         content = asdict(self)
-        return content | {name: content[name][:KEPT] for name in LISTS}
+        return content | {name: content[name][:KEPT] for name in LISTS} | {"v": REPORT.written}
 
     def view(self) -> dict[str, Any]:
         """Return what the interface shows; `truncated` counts what the lists leave out."""
@@ -132,13 +133,17 @@ def error_text(exc: EmpanelError) -> str:
     return f"{type(exc).__name__}: {exc}"[:500]
 
 
-def read_findings(content: dict[str, Any]) -> Findings:
-    """Return the findings of a full report.
+def read_findings(content: Any, name: str) -> Findings:
+    """Return the findings of a full report; `name` is its object's.
 
     Raises:
-        KeyError, TypeError: it is none of this version.
+        UnknownVersion: the report is another release's.
+        KeyError, TypeError: it is none of its version.
     """
-    values = dict(content)
+    if not isinstance(content, dict):
+        raise TypeError("a report is an object")
+    values = REPORT.read(content, name)
+    del values["v"]
     values["open"] = [OpenRun(**run) for run in values["open"]]
     values["chunks"] = [Chunk(**chunk) for chunk in values["chunks"]]
     return Findings(**values)

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from functions.core import versions
 from functions.core.access import ApiKey
 from functions.core.errors import UnreadableRecord
 from functions.core.identities import digest
 from functions.core.jobs import (
-    SCHEMA_VERSION,
     DayReservation,
     Evaluation,
     Job,
@@ -27,6 +27,7 @@ from functions.core.jobs import (
 from functions.core.notifications import Notification
 from functions.core.pauses import Pause
 from functions.core.ports import DELETE, Snapshot
+from functions.core.versions import Form
 from functions.core.windows import Window
 
 Record = (
@@ -54,6 +55,19 @@ R = TypeVar(
     TenantDay,
     Window,
 )
+
+FORMS: dict[type[Any], Form] = {
+    ApiKey: versions.API_KEY,
+    Job: versions.JOB,
+    Evaluation: versions.EVALUATION,
+    Notification: versions.NOTIFICATION,
+    Pause: versions.PAUSE,
+    SeatRecord: versions.SEAT,
+    Sighting: versions.SIGHTING,
+    Terminal: versions.TERMINAL,
+    TenantDay: versions.TENANT_DAY,
+    Window: versions.WINDOW,
+}
 
 
 def job_path(job: str) -> str:
@@ -85,11 +99,15 @@ def reservations(snapshot: Snapshot) -> dict[str, int]:
     """Return what the attempts of a run have reserved, nothing where it has no budget document.
 
     Raises:
-        UnreadableRecord: the field is wrong; names the path.
+        UnreadableRecord: the field is wrong, or the version is unknown; names the path.
     """
-    held = (snapshot.data or {}).get("reservations", {})
+    if snapshot.data is None:
+        return {}
+    held = versions.BUDGET.read(snapshot.data, snapshot.path).get("reservations", {})
     if not isinstance(held, dict) or not all(isinstance(nano, int) for nano in held.values()):
-        raise UnreadableRecord(f"{snapshot.path}: unreadable field reservations")
+        raise UnreadableRecord(
+            f"{snapshot.path}: unreadable field reservations", where=snapshot.path
+        )
     return dict(held)
 
 
@@ -149,13 +167,21 @@ def incident_path(incident: str) -> str:
 
 
 def to_document(record: Record) -> dict[str, Any]:
-    """Return the document of a record: plain values, lists, maps and aware datetimes."""
-    return _fields(record)
+    """Return the document of a record: plain values, lists, maps and aware datetimes.
+
+    It is of the version that this release writes, whichever the record was read from.
+    """
+    return _fields(record) | {"v": FORMS[type(record)].written}
 
 
 def changes(before: R, after: R) -> dict[str, Any]:
-    """Return the top-level fields to update so that the document of `before` becomes `after`'s."""
+    """Return the top-level fields to update so that the document of `before` becomes `after`'s.
+
+    Of one that was read from another version these are all fields, so that it is of one version.
+    """
     old, new = to_document(before), to_document(after)
+    if old != new and before.v != new["v"]:
+        old = dict.fromkeys(old)
     changed = {name: value for name, value in new.items() if old.get(name) != value}
     return changed | {name: DELETE for name in old if name not in new}
 
@@ -177,14 +203,15 @@ def from_document(kind: type[R], data: Mapping[str, Any], path: str) -> R:
     Raises:
         UnreadableRecord: as for `from_snapshot`.
     """
-    if data.get("v") != SCHEMA_VERSION:
-        raise UnreadableRecord(f"{path}: schema version {data.get('v')!r} is unknown")
+    fields = FORMS[kind].read(data, path)
     try:
-        record: R = _adapter(cast(Hashable, kind)).validate_python(dict(data))
+        record: R = _adapter(cast(Hashable, kind)).validate_python(fields)
         return record
     except ValidationError as exc:
         where = ", ".join(".".join(map(str, error["loc"])) for error in exc.errors()[:5])
-        raise UnreadableRecord(f"{path}: unreadable field {where}") from exc
+        text = f"{path}: unreadable field {where}"
+        # Not `from exc`: its text repeats the values, facts among them, and stacks are logged.
+        raise UnreadableRecord(text, where=path) from None
 
 
 @cache

@@ -11,6 +11,7 @@ EmpanelError
 ├── CallersUnknown           no token can be checked at present: ask again
 ├── PublishFailed            at least one message was not confirmed by the topic
 ├── UnreadableRecord         a stored record or a message lacks the form its version promises
+│   └── UnknownVersion       it is of a version that this release does not read
 └── ConfigurationError       a setting that stops the start: name, value and rule are in the text
 
 A provider's failure is a value, not an exception: see `CallFailure` in `functions.core.verdicts`.
@@ -59,7 +60,26 @@ class PublishFailed(EmpanelError):
 
 
 class UnreadableRecord(EmpanelError):
-    """A stored record or a message cannot be read as the version it claims to be."""
+    """A stored record or a message cannot be read as the version it claims to be.
+
+    `where` is the path of the document or the name of the object, None where it is neither.
+    """
+
+    def __init__(self, text: str, *, where: str | None = None) -> None:
+        super().__init__(text)
+        self.where = where
+
+
+class UnknownVersion(UnreadableRecord):
+    """It is of a version that this release does not read: most likely another release's, undamaged.
+
+    So nothing may be repaired, bought again or overwritten because of it.
+    """
+
+    def __init__(self, where: str, version: object) -> None:
+        shown = version if type(version) is int else repr(version)[:50]
+        super().__init__(f"{where}: schema version {shown} is unknown to this release", where=where)
+        self.version = shown
 
 
 class ConfigurationError(EmpanelError):

@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-SCHEMA_VERSION = 1
+from functions.core import versions
 
 
 class JobState(StrEnum):
@@ -104,6 +104,7 @@ class Attempt:
     claim that made it. `sent` is false only when the request certainly never left the process. A
     request cut by a shutdown ends `canceled` with the code `interrupted`: spent, but not counted
     towards `max_attempts`. `until` is when a quota that is used up is free again, where known.
+    `traceparent` is the delivery that claimed it, where traces are kept.
     """
 
     job: str
@@ -125,6 +126,7 @@ class Attempt:
     until: datetime | None = None
     usage: Usage | None = None
     cost_usd: float | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,7 +163,7 @@ class Evaluation:
     object_name: str | None = None
     output: Output | None = None
     purged: tuple[str, ...] = ()
-    v: int = SCHEMA_VERSION
+    v: int = versions.EVALUATION.written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -245,7 +247,7 @@ class TenantDay:
     expire_at: datetime
     requests: int = 0
     nano_usd: int = 0
-    v: int = SCHEMA_VERSION
+    v: int = versions.TENANT_DAY.written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -292,7 +294,7 @@ class Job:
     stopped: JobState | None = None
     purged_at: datetime | None = None
     purged_inputs: tuple[PurgedInput, ...] = ()
-    v: int = SCHEMA_VERSION
+    v: int = versions.JOB.written
 
     @property
     def stop(self) -> JobState | None:
@@ -325,7 +327,7 @@ class SeatRecord:
     attempts: tuple[Attempt, ...] = ()
     models_returned: tuple[str, ...] = ()
     expire_at: datetime | None = None
-    v: int = SCHEMA_VERSION
+    v: int = versions.SEAT.written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -338,7 +340,7 @@ class Sighting:
     alias: str
     model_returned: str
     seen_at: datetime
-    v: int = SCHEMA_VERSION
+    v: int = versions.SIGHTING.written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -387,7 +389,7 @@ class Terminal:
     totals: Totals = field(default_factory=Totals)
     stopped: JobState | None = None
     expire_at: datetime | None = None
-    v: int = SCHEMA_VERSION
+    v: int = versions.TERMINAL.written
 
     @property
     def stop(self) -> JobState | None:

@@ -37,7 +37,8 @@ INTERRUPTED = "interrupted"
 class Claimant:
     """Who asks, for which seat, and under which limits.
 
-    `holder` is random. Outputs stored before `reuse_since` are not used.
+    `holder` is random. Outputs stored before `reuse_since` are not used. `traceparent` is kept with
+    the attempt.
     """
 
     job: str
@@ -51,6 +52,7 @@ class Claimant:
     run_at: datetime
     max_attempts: int
     reuse_since: datetime
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -209,6 +211,7 @@ def _grant(state: Evaluation, now: datetime, claimant: Claimant) -> Claimed:
         holder=claimant.holder,
         token=state.token + 1,
         started_at=now,
+        traceparent=claimant.traceparent,
     )
     buried = bury(state, now)
     claimed = replace(

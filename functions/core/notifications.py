@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from functions.core import versions
 from functions.core.identities import shard_of
-from functions.core.jobs import SCHEMA_VERSION, Job, Terminal
+from functions.core.jobs import Job, Terminal
 from functions.core.times import rfc3339
 
 KEPT_DELIVERIES = 20
@@ -77,7 +78,7 @@ class Notification:
     shard: int = 0
     deliveries: tuple[DeliveryRecord, ...] = ()
     traceparent: str | None = None
-    v: int = SCHEMA_VERSION
+    v: int = versions.NOTIFICATION.written
 
     @property
     def id(self) -> str:

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from functions.core.jobs import SCHEMA_VERSION
+from functions.core import versions
 from functions.core.retries import MAX_HINT_SECONDS
 from functions.core.verdicts import CallFailure
 
@@ -36,7 +36,7 @@ class Pause:
     code: str
     until: datetime
     ends_at: datetime
-    v: int = SCHEMA_VERSION
+    v: int = versions.PAUSE.written
 
     @property
     def key(self) -> tuple[str, str]:

@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from functions.core.jobs import SCHEMA_VERSION, JobState
+from functions.core import versions
+from functions.core.jobs import JobState
 
 HOUR = timedelta(hours=1)
 CLOSED_AFTER = timedelta(minutes=10)  # past the end of the hour; commits are long over by then
@@ -59,7 +60,7 @@ class Window:
     digest: str | None = None
     sealed_at: datetime | None = None
     view: dict[str, Any] = field(default_factory=dict)
-    v: int = SCHEMA_VERSION
+    v: int = versions.WINDOW.written
 
     @property
     def runs_expire_at(self) -> datetime:

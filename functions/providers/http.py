@@ -43,7 +43,7 @@ READ_SECONDS = (
 # and counts as sent.
 KEEPALIVE_SECONDS = 3.0
 
-TOKEN_ENDED = "the token was refused before its time; the next attempt gets a new one"  # noqa: S105
+TOKEN_ENDED = "the token was refused before its time; the next attempt gets a new one"  # noqa: S105 - words
 
 # The faults in which no byte of the request can have been sent: a connection was never made.
 _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)

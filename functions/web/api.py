@@ -6,15 +6,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from functions import telemetry
-from functions.acceptance import Acceptance, IdempotencyConflict, accept
 from functions.cancellation import cancel
-from functions.core.cursors import BadCursor
 from functions.core.jobs import Job
 from functions.core.submissions import Submission
 from functions.core.times import timestamp
 from functions.estimating import estimate
-from functions.listing import JobFilter, list_jobs
-from functions.open_seats import TooManyOpen
 from functions.reports import build_report
 from functions.services import Services
 from functions.statuses import (
@@ -24,32 +20,30 @@ from functions.statuses import (
     job_view,
     read_status,
 )
-from functions.tenant_days import DaySpent
 from functions.web import (
     acting_api,
+    batch_api,
     catalog,
     cors,
     ended_api,
+    events_api,
     ledger_api,
     problems,
     queries,
-    strict_json,
 )
 from functions.web.application import Application
 from functions.web.authentication import Caller
 from functions.web.bodies import read_body, require_json
 from functions.web.conditional import unless_known
-from functions.web.faults import Fault
-from functions.web.finding import find_job, too_many_open
+from functions.web.console.routes import PAGE_ROUTES
+from functions.web.finding import find_job, find_jobs
 from functions.web.headers import harden
 from functions.web.polling import POLL_SECONDS, retry_after
 from functions.web.public_api import with_document
-from functions.web.requests import read_submission
 from functions.web.routing import respond, route
+from functions.web.submitting import accepted, status_after, submission_of
+from functions.web.traced import in_request_span
 from functions.web.waiting import preferred_wait_seconds, wait_for_end
-from functions.worst_cases import CostRefused
-
-LIST_PARAMETERS = frozenset({"state", "window", "owner", "label", "limit", "cursor"})
 
 
 async def submit(application: Application, request: Request) -> Response:
@@ -60,13 +54,13 @@ async def submit(application: Application, request: Request) -> Response:
     services, caller = application.services, await application.keys.caller(request)
     submission = await _submission(services, caller, request)
     telemetry.follow(submission.traceparent)
-    acceptance = await _accepted(services, submission)
+    acceptance = await accepted(services, submission)
     wait_seconds = preferred_wait_seconds(request)
     job = await wait_for_end(application, acceptance.job, wait_seconds)
-    if acceptance.created and not wait_seconds:
-        status = _fresh(services, job)
-    else:
+    if wait_seconds:
         status = await read_status(services, job)
+    else:
+        status = await status_after(services, acceptance)
     ended = status.job.state.is_terminal
     applied = {"Preference-Applied": f"wait={wait_seconds}"} if wait_seconds else {}
     return JSONResponse(
@@ -95,46 +89,13 @@ async def _submission(services: Services, caller: Caller, request: Request) -> S
     """
     queries.only(request.query_params, frozenset())
     require_json(request)
-    value = strict_json.parse(await read_body(request))
-    return read_submission(
-        value,
-        tenant=caller.tenant,
-        default_owner=caller.tenant,
-        endpoints={name: provider.endpoint for name, provider in services.providers.items()},
-        refused_parameters=lambda name, given: services.providers[name].refused_parameters(given),
+    return submission_of(
+        services,
+        caller,
+        await read_body(request),
         idempotency_key=request.headers.get("idempotency-key"),
         traceparent=request.headers.get("traceparent"),
-        allow_loopback=services.settings.webhook_loopback,
     )
-
-
-async def _accepted(services: Services, submission: Submission) -> Acceptance:
-    """Accept a job.
-
-    Raises:
-        Problem: 422 for another request's key or a cap that cannot be kept; 429 when the tenant has
-            no room now.
-    """
-    try:
-        return await accept(services, submission)
-    except IdempotencyConflict as exc:
-        raise problems.key_conflict(
-            "this Idempotency-Key was used with another body: the digest of the request differs "
-            f"from that of {exc.job.id}"
-        ) from exc
-    except CostRefused as exc:
-        raise problems.unprocessable([Fault(path=exc.path, detail=exc.detail)]) from exc
-    except DaySpent as exc:
-        left = (exc.until - services.clock.now()).total_seconds()
-        raise problems.rate_limited(exc.reason, left) from exc
-    except TooManyOpen as exc:
-        raise too_many_open(exc) from exc
-
-
-def _fresh(services: Services, job: Job) -> JobStatus:
-    """Return the status of a job that was recorded a moment ago: nothing has happened to it."""
-    now = services.clock.now()
-    return JobStatus(job=job, terminal=None, records=(), evaluations={}, now=now)
 
 
 async def read_job(application: Application, request: Request) -> Response:
@@ -178,24 +139,7 @@ async def cancel_job(application: Application, request: Request) -> Response:
 async def read_jobs(application: Application, request: Request) -> Response:
     """Show a page of the tenant's jobs, newest first."""
     caller = await application.keys.caller(request)
-    query = request.query_params
-    queries.only(query, LIST_PARAMETERS)
-    wanted = JobFilter(
-        state=queries.state(query.get("state")),
-        window=queries.window(query.get("window")),
-        owner=query.get("owner"),
-        label=queries.label(query.get("label")),
-    )
-    try:
-        page = await list_jobs(
-            application.services,
-            caller.tenant,
-            wanted,
-            limit=queries.limit(query.get("limit")),
-            cursor=query.get("cursor"),
-        )
-    except BadCursor as exc:
-        raise problems.bad_request(f"the query parameter 'cursor' is wrong: {exc}") from exc
+    page = await find_jobs(application, caller, request.query_params)
     jobs = [job_summary(job) for job in page.jobs]
     return JSONResponse({"jobs": jobs, "next_cursor": page.next_cursor})
 
@@ -227,7 +171,17 @@ ROUTES = (
 )
 
 
-API_ROUTES = with_document((*ROUTES, *acting_api.ROUTES, *ended_api.ROUTES, *ledger_api.ROUTES))
+API_ROUTES = with_document(
+    (
+        *ROUTES,
+        *batch_api.ROUTES,
+        *acting_api.ROUTES,
+        *ended_api.ROUTES,
+        *events_api.ROUTES,
+        *ledger_api.ROUTES,
+    )
+)
+SERVED_ROUTES = (*API_ROUTES, *PAGE_ROUTES)
 
 
 async def answer_api(application: Application, request: Request) -> Response:
@@ -235,5 +189,6 @@ async def answer_api(application: Application, request: Request) -> Response:
     origins = application.services.settings.cors_origins
     response = cors.preflight(request, origins)
     if response is None:
-        response = await respond(application, API_ROUTES, request)
+        answering = respond(application, SERVED_ROUTES, request)
+        response = await in_request_span(application.services.tracing, request, answering)
     return harden(request, cors.opened(request, response, origins))

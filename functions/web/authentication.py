@@ -2,6 +2,9 @@
 
     bearer -> key in the ledger, or account of a verified token -> role of the route -> rate
 
+A browser that has signed in at the console sends its key in a cookie, which counts on the pages and
+what they read by themselves (`functions.web.roles`), and only where nothing is in `Authorization`.
+
 Both travel in `Authorization`. Where Cloud Run guards the service itself, its own token comes in
 `X-Serverless-Authorization`, is checked by Cloud Run, and proves nothing here.
 """
@@ -21,8 +24,10 @@ from functions.core.errors import CallerRefused, LedgerError, WriteConflict
 from functions.core.ports import SERVER_TIME, Callers, Ledger, Snapshot, Update
 from functions.tenant_tables import Account
 from functions.web import problems
+from functions.web.cookies import key_in_cookie
 from functions.web.limits import Rates
-from functions.web.roles import least_role
+from functions.web.roles import least_role, takes_cookie
+from functions.web.single_headers import require_single
 
 CACHE_SECONDS = 10.0  # also how long a revoked key may still be taken by a warm instance
 CACHED_KEYS = 1000
@@ -72,27 +77,59 @@ class KeyRing:
         """Return who sent the request, who may call its route.
 
         Raises:
-            Problem: 401 without a valid credential, 403 with one of a lesser role, 429 beyond the
-                requests a minute.
+            Problem: 400 where a header says two things, 401 without a valid credential, 403 with
+                one of a lesser role, 429 beyond the requests a minute.
             LedgerUnavailable: the key cannot be looked up.
             CallersUnknown: no token can be checked at present.
         """
-        least = least_role(request)
-        caller = await self._caller(request)
-        if least is not None and not includes(caller.role, least):
-            raise problems.forbidden(f"this needs the role {least!r}")
+        require_single(request)
+        caller = await self._entitled(request)
         wait_seconds = self._rates.wait_seconds(caller.credential)
         if wait_seconds > 0:
             raise problems.rate_limited("the key has used up its requests a minute", wait_seconds)
         return caller
 
+    async def admits(self, request: Request, caller: Caller) -> bool:
+        """Whether a request that was admitted before would still be this caller's; costs no rate.
+
+        Raises:
+            LedgerUnavailable: the key cannot be looked up.
+            CallersUnknown: no token can be checked at present.
+        """
+        try:
+            return (await self._entitled(request)).tenant == caller.tenant
+        except problems.Problem:
+            return False
+
+    async def _entitled(self, request: Request) -> Caller:
+        least = least_role(request)
+        caller = await self._caller(request)
+        if least is not None and not includes(caller.role, least):
+            raise problems.forbidden(f"this needs the role {least!r}")
+        return caller
+
+    def charge(self, caller: Caller, requests: int) -> None:
+        """Count further requests of a caller that one request was: the lines of a batch."""
+        self._rates.charge(caller.credential, requests)
+
     async def _caller(self, request: Request) -> Caller:
+        if "authorization" not in request.headers and takes_cookie(request):
+            return await self.holder(key_in_cookie(request))
         token = bearer(request)
         if token is not None and self._accounts is not None and _is_jwt(token):
             return await _account(self._accounts, token)
-        if token is None or len(token) > MAX_KEY_CHARACTERS:
+        return await self.holder(token)
+
+    async def holder(self, key: str | None) -> Caller:
+        """Return who holds a key, whatever it may do.
+
+        Raises:
+            Problem: 401 without a key, or for one that is not valid.
+            LedgerUnavailable: it cannot be looked up.
+        """
+        if key is None or len(key) > MAX_KEY_CHARACTERS:
             raise problems.unauthorized("send the API key as 'Authorization: Bearer KEY'")
-        return await self._key(key_hash(token))
+        return await self._key(key_hash(key))
 
     async def _key(self, digest: str) -> Caller:
         known = self._known.get(digest)

@@ -68,19 +68,21 @@ def _is_json_suffixed(media_type: str) -> bool:
 
 
 def _require_plain_utf8(request: Request, accept: str) -> None:
-    charset = _charset(request.headers.get("content-type", ""))
-    if charset not in ("", "utf-8", "utf8"):
+    charsets = _charsets(request.headers.get("content-type", ""))
+    if not charsets <= {"utf-8", "utf8"}:
         raise problems.unsupported_media_type("the body must be UTF-8", accept)
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise problems.unsupported_media_type("the body must not be compressed", accept)
 
 
-def _charset(content_type: str) -> str:
-    for parameter in content_type.split(";")[1:]:
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset":
-            return value.strip().strip('"').lower()
-    return ""
+def _charsets(content_type: str) -> set[str]:
+    """Return every charset that is named, since readers differ in which of two they believe."""
+    parameters = (part.partition("=") for part in content_type.split(";")[1:])
+    return {
+        value.strip().strip('"').lower()
+        for name, _, value in parameters
+        if name.strip().lower() == "charset"
+    }
 
 
 def _unsupported(media_type: str, accept: str) -> problems.Problem:

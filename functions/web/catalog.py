@@ -4,6 +4,8 @@ from typing import Any
 
 from functions.web import parameters as p
 from functions.web.acting_models import HolderBody, NoteBody
+from functions.web.batch_models import LineAnswer
+from functions.web.bodies import NDJSON
 from functions.web.book_models import (
     ActionShown,
     AuditList,
@@ -12,12 +14,14 @@ from functions.web.book_models import (
     IncidentShown,
     NotificationShown,
 )
+from functions.web.event_stream import MEDIA_TYPE as EVENT_STREAM
 from functions.web.operations import Answer, Operation
-from functions.web.request_models import JobBody
+from functions.web.request_models import JobBody, LineBody
 from functions.web.response_models import (
     AttemptList,
     EstimateShown,
     HealthShown,
+    JobEvent,
     JobPage,
     JobShown,
     ReadyProblem,
@@ -39,7 +43,10 @@ _UNCHANGED = Answer(description="It is what the caller has.", media_type=None, h
 
 def _links() -> dict[str, Any]:
     """Return what can be asked about the job that an answer shows."""
-    of_the_job = ("readJob", "readReport", "readAttempts", "cancelJob", "replayJob", "purgeJob")
+    of_the_job = (
+        *("readJob", "watchJob", "readReport", "readAttempts"),
+        *("cancelJob", "replayJob", "purgeJob"),
+    )
     job = {"job": "$response.body#/id"}
     decision = {"decision": "$response.body#/decision_id", "name": "publish"}
     run = {"notification": "{$response.body#/decision_id}.{$response.body#/run}"}
@@ -81,6 +88,21 @@ SUBMIT = Operation(
         ),
     },
 )
+SUBMIT_BATCH = Operation(
+    id="submitBatch",
+    tag=JOBS,
+    summary="Ask many panels",
+    description="A job a line, each accepted or refused by itself, at most 1,000 lines and 1 MiB."
+    " The n-th line of the answer is about the n-th line of the body: its `status` is what the job"
+    " would get as a request of its own. Lines that mean the same job are answered with it. A line"
+    " that is told 503 is to be sent again. Each line counts as a request of the key.",
+    parameters=(p.TRACEPARENT,),
+    body=LineBody,
+    body_media_type=NDJSON,
+    answers={
+        200: Answer(description="An answer a line.", model=LineAnswer, media_type=NDJSON),
+    },
+)
 ESTIMATE = Operation(
     id="estimateJob",
     tag=JOBS,
@@ -113,6 +135,27 @@ READ_JOB = Operation(
             links=_OF_A_JOB,
         ),
         304: _UNCHANGED,
+    },
+)
+WATCH_JOB = Operation(
+    id="watchJob",
+    tag=JOBS,
+    summary="Follow a job",
+    description="Server-sent events. `event: job` with the whole job as `data` on connect, and"
+    " again after each change; `id` is the ETag of the same bytes. A caller that reads slowly gets"
+    " the latest state. Ends after the state in which the run has ended, and after a few minutes in"
+    " any case: connect again with `Last-Event-ID`. A comment comes every 15 s.",
+    parameters=(p.JOB, p.LAST_EVENT_ID),
+    answers={
+        200: Answer(
+            description="Events, as they come; each has these fields.",
+            model=JobEvent,
+            media_type=EVENT_STREAM,
+        ),
+        204: Answer(
+            description="The run has ended, and this is the state that the caller has.",
+            media_type=None,
+        ),
     },
 )
 READ_REPORT = Operation(

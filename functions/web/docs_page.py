@@ -145,7 +145,7 @@ def _shapes(schemas: Json) -> Iterator[str]:
     for name, schema in schemas.items():
         about = f"<p>{_prose(schema.get('description', ''))}</p>"
         yield f'<article id="shape-{escape(name)}"><h3><code>{escape(name)}</code></h3>{about}'
-        if "enum" in schema:
+        if "enum" in schema or "anyOf" in schema:
             yield f"<p>{_type(schema)}</p>"
         needed = schema.get("required", [])
         rows = (

@@ -22,13 +22,13 @@ async def replay_job(application: Application, request: Request) -> Response:
     """Begin the next run of a job, for its seats without a success."""
     caller, job = await find_job(application, request)
     queries.only(request.query_params, frozenset())
-    begun = await _replayed(application, job, caller)
+    begun = await replayed(application, job, caller)
     status = await read_status(application.services, begun)
     headers = {"Location": f"/v1/jobs/{job.id}", "Retry-After": str(RETRY_AFTER_SECONDS)}
     return JSONResponse(job_view(status), status_code=202, headers=headers)
 
 
-async def _replayed(application: Application, job: Job, caller: Caller) -> Job:
+async def replayed(application: Application, job: Job, caller: Caller) -> Job:
     """Replay a job.
 
     Raises:
@@ -43,9 +43,11 @@ async def _replayed(application: Application, job: Job, caller: Caller) -> Job:
     except ReplayGone as exc:
         raise problems.gone(str(exc)) from exc
     except DaySpent as exc:
+        services.metrics.budget_refused("tenant_day")
         left = (exc.until - services.clock.now()).total_seconds()
         raise problems.rate_limited(exc.reason, left) from exc
     except TooManyOpen as exc:
+        services.metrics.budget_refused("open_seats")
         raise too_many_open(exc) from exc
 
 

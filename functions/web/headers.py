@@ -18,7 +18,7 @@ def harden(request: Request, response: Response) -> Response:
     """Add the headers that the answer has not set itself."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
-    if _is_https(request):
+    if is_https(request):
         response.headers.setdefault("Strict-Transport-Security", STRICT_TRANSPORT)
     return response
 
@@ -29,7 +29,7 @@ def page_policy(style_sha256: str) -> str:
     return f"default-src 'none'; {style}; base-uri 'none'; frame-ancestors 'none'"
 
 
-def _is_https(request: Request) -> bool:
+def is_https(request: Request) -> bool:
     """Whether the caller came over TLS, which ends in front of Cloud Run's containers.
 
     A caller that forges the header only tells its own browser, which heeds it over TLS alone.

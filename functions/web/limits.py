@@ -34,6 +34,19 @@ class Rates:
             self._forget(now)
         return 0.0
 
+    def spent_seconds(self, credential: str) -> float:
+        """Return what `wait_seconds` would, and take nothing."""
+        if self._per_minute == 0:
+            return 0.0
+        left = self._left(credential, self._monotonic())
+        return max(0.0, 1 - left) * SECONDS_A_MINUTE / self._per_minute
+
+    def charge(self, credential: str, requests: int) -> None:
+        """Take requests out of the bucket that may not be in it: the next ones wait for them."""
+        if self._per_minute and requests:
+            now = self._monotonic()
+            self._buckets[credential] = (self._left(credential, now) - requests, now)
+
     def _left(self, credential: str, now: float) -> float:
         left, seen = self._buckets.get(credential, (float(self._per_minute), now))
         return min(self._per_minute, left + (now - seen) * self._per_minute / SECONDS_A_MINUTE)

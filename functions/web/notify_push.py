@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from functions import telemetry
 from functions.core.errors import LedgerError, UnreadableRecord
-from functions.incidents import open_incident
+from functions.incidents import open_unreadable
 from functions.notification import Notified, notify
 from functions.outbox import decode
 from functions.web.application import Application
@@ -26,6 +26,7 @@ from functions.web.push import (
     verify_caller,
 )
 from functions.web.routing import health, respond, route
+from functions.web.traced import in_delivery_span
 
 DELIVERY_SECONDS = 60.0  # far below the push ack deadline; a try has limits of its own
 STATUS_OF = {
@@ -48,7 +49,14 @@ async def deliver(application: Application, request: Request) -> Response:
         return Response(status_code=ACK)
     telemetry.follow(message.attributes.get("traceparent"))
     telemetry.about(notification=name)
-    return Response(status_code=await _delivered(application, name, body))
+    return await in_delivery_span(
+        application.services.tracing,
+        request,
+        topic=application.services.settings.notify_topic,
+        traceparent=message.attributes.get("traceparent"),
+        about={"empanel.notification": name},
+        acknowledging=_delivered(application, name, body),
+    )
 
 
 async def _delivered(application: Application, name: str, body: bytes) -> int:
@@ -59,7 +67,7 @@ async def _delivered(application: Application, name: str, body: bytes) -> int:
         telemetry.error("notification not handled", exc=exc)
         return NACK
     except UnreadableRecord as exc:
-        await open_incident(application.services, "unreadable_record", name, detail=str(exc))
+        await open_unreadable(application.services, exc, name)
         return ACK
     if notified is Notified.UNKNOWN:
         await record_unreadable(application, body, "there is no such notification")

@@ -8,10 +8,12 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import Route
 
 from functions.core.access import OPERATOR
-from functions.web.bodies import JSON
+from functions.web.batches import MAX_LINES
+from functions.web.bodies import JSON, NDJSON
 from functions.web.catalog import TAGS
 from functions.web.operations import PROBLEM_MEANINGS, Answer, Operation, Parameter
 from functions.web.problems import MEDIA_TYPE as PROBLEM
+from functions.web.request_models import JobBody, LineBody
 from functions.web.response_models import ProblemShown, Shown
 from functions.web.roles import LEAST_ROLES
 from functions.web.routing import ApiRoute
@@ -46,6 +48,10 @@ _BODY_EXAMPLE = {
     ],
     "policy": {"deadline_seconds": 3600, "max_attempts": 4},
     "labels": {"run": "november"},
+}
+_EXAMPLES: Mapping[type[BaseModel], Any] = {
+    JobBody: _BODY_EXAMPLE,
+    LineBody: [{**_BODY_EXAMPLE, "idempotency_key": "november-0001"}, _BODY_EXAMPLE],
 }
 
 Json = dict[str, Any]
@@ -142,11 +148,25 @@ def _operation(operation: Operation, least_role: str | None, schemas: Schemas) -
     if operation.parameters:
         shown["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
     if operation.body is not None:
-        content: Json = {"schema": schemas[operation.body]}
-        if operation.body.__name__ == "JobBody":
-            content["example"] = _BODY_EXAMPLE
-        shown["requestBody"] = {"required": True, "content": {JSON: content}}
+        media_type = operation.body_media_type
+        content: Json = {"schema": _schema(media_type, schemas[operation.body])}
+        if operation.body in _EXAMPLES:
+            content["example"] = _EXAMPLES[operation.body]
+        shown["requestBody"] = {"required": True, "content": {media_type: content}}
     return shown
+
+
+def _schema(media_type: str, item: Json) -> Json:
+    """Return the schema of a content; of NDJSON it is an array's, as OpenAPI 3.2 defines it."""
+    if media_type != NDJSON:
+        return item
+    return {
+        "type": "array",
+        "items": item,
+        "minItems": 1,
+        "maxItems": MAX_LINES,
+        "description": "One item a line.",
+    }
 
 
 def _parameter(parameter: Parameter) -> Json:
@@ -167,7 +187,7 @@ def _answer(answer: Answer, schemas: Schemas) -> Json:
     if answer.media_type is not None:
         schema = {"type": "object"} if answer.media_type == JSON else {"type": "string"}
         if answer.model is not None:
-            schema = schemas[answer.model]
+            schema = _schema(answer.media_type, schemas[answer.model])
         shown["content"] = {answer.media_type: {"schema": schema}}
     if answer.headers:
         always = {"required": True}

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from functions.core.access import OPERATOR
+from functions.web.bodies import JSON
 from functions.web.response_models import ProblemShown
 
 PROBLEM_MEANINGS = {
@@ -21,7 +22,7 @@ PROBLEM_MEANINGS = {
     409: "The resource is in a state that does not allow this.",
     410: "What is needed has been purged.",
     413: "The body is larger than 1 MiB.",
-    415: "The body is not announced as UTF-8 JSON without compression.",
+    415: "The body is not announced as the media type read here, in UTF-8, without compression.",
     422: "The JSON breaks a rule; every broken rule is named.",
     429: "A limit of the key or the tenant is reached for now.",
     500: "A fault of the service; it has been logged.",
@@ -42,11 +43,14 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """A successful answer; without a `model` it is text of the media type, or nothing at all."""
+    """A successful answer; without a `model` it is text of the media type, or nothing at all.
+
+    In NDJSON the `model` is that of each line, as in a body; of events it is that of each one.
+    """
 
     description: str
     model: type[BaseModel] | None = None
-    media_type: str | None = "application/json"
+    media_type: str | None = JSON
     headers: tuple[str, ...] = ()
     links: Mapping[str, Any] = field(default_factory=dict)
 
@@ -65,6 +69,7 @@ class Operation:
     description: str = ""
     parameters: tuple[Parameter, ...] = ()
     body: type[BaseModel] | None = None
+    body_media_type: str = JSON
     answers: Mapping[int, Answer]
     problems: frozenset[int] = frozenset()
     shown_problems: Mapping[int, type[ProblemShown]] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from functions.core.identities import MAX_IDENTITY_CHARACTERS
 from functions.core.jobs import JobState
 from functions.incidents import OPEN, RESOLVED
+from functions.web import request_models
 from functions.web.operations import Parameter
 from functions.web.queries import DEFAULT_LIMIT, MAX_LIMIT
 
@@ -102,7 +103,7 @@ IDEMPOTENCY_KEY = Parameter(
     place="header",
     description="Identity of the request: the same key and body are the same job. Without it the"
     " digest of the body is the identity, for ever.",
-    schema={"type": "string", "pattern": r"^[ -~]{1,255}$"},
+    schema={"type": "string", "pattern": request_models.IDEMPOTENCY_KEY},
     example="november-0001",
 )
 TRACEPARENT = Parameter(
@@ -118,6 +119,13 @@ PREFER = Parameter(
     description="`wait=SECONDS`: answer once the job has ended, or after that time, at most 60 s.",
     schema={"type": "string"},
     example="wait=20",
+)
+LAST_EVENT_ID = Parameter(
+    name="Last-Event-ID",
+    place="header",
+    description="`id` of the last event that the caller has, or the job's ETag: no state is told"
+    " twice.",
+    schema={"type": "string"},
 )
 IF_NONE_MATCH = Parameter(
     name="If-None-Match",

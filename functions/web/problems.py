@@ -47,7 +47,10 @@ class Problem(EmpanelError):
         self.extensions = dict(extensions or {})
 
     def to_document(self) -> dict[str, Any]:
-        """Return the JSON document; long texts are cut and at most `MAX_FAULTS` errors shown."""
+        """Return the JSON document; long texts are cut and at most `MAX_FAULTS` errors shown.
+
+        `Retry-After` stands in it too: in a batch a problem has no header of its own.
+        """
         document: dict[str, Any] = {
             **self.extensions,
             "type": self.type,
@@ -57,6 +60,8 @@ class Problem(EmpanelError):
         }
         if self.errors:
             document["errors"] = [_entry(fault) for fault in self.errors[:MAX_FAULTS]]
+        if "Retry-After" in self.headers:
+            document["retry_after_seconds"] = int(self.headers["Retry-After"])
         return document
 
     def to_response(self) -> Response:

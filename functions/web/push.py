@@ -11,6 +11,8 @@ import base64
 import binascii
 import hashlib
 import json
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -30,13 +32,15 @@ from functions.core.ports import Message
 from functions.dispatch import SeatMessage, decode
 from functions.evaluation import Delivery
 from functions.evaluation import evaluate as evaluate_seat
-from functions.incidents import open_incident
+from functions.incidents import open_incident, open_unreadable
 from functions.reconciliation import repair
+from functions.tracing import Attributes
 from functions.web import problems
 from functions.web.application import Application
 from functions.web.authentication import bearer
 from functions.web.bodies import read_body
 from functions.web.routing import health, respond, route
+from functions.web.traced import in_delivery_span
 
 MAX_PUSH_BYTES = 15 * 1024 * 1024  # a message holds 10 MB, a third more in base64
 PREVIEW_BYTES = 200
@@ -54,15 +58,34 @@ async def evaluate(application: Application, request: Request) -> Response:
     """Answer one push delivery of the evaluate subscription."""
     await verify_caller(application, request)
     body = await read_body(request, MAX_PUSH_BYTES)
-    telemetry.about(message_id=message_id(body))
+    identity = message_id(body)
+    telemetry.about(message_id=identity)
     try:
         message = decode(read_envelope(body))
     except UnreadableRecord as exc:
         await record_unreadable(application, body, str(exc))
         return Response(status_code=ACK)
+    if application.services.metrics.live:
+        message = replace(message, published_at=published_at(body))
     telemetry.follow(message.traceparent)
     telemetry.about(job=message.job, run=message.run, seat=message.seat)
-    return Response(status_code=await _evaluated(application, message, body))
+    return await in_delivery_span(
+        application.services.tracing,
+        request,
+        topic=application.services.settings.evaluate_topic,
+        traceparent=message.traceparent,
+        about=_described(message, identity),
+        acknowledging=_evaluated(application, message, body),
+    )
+
+
+def _described(message: SeatMessage, identity: str | None) -> Attributes:
+    return {
+        "messaging.message.id": identity or "",
+        "empanel.job": message.job,
+        "empanel.run": message.run,
+        "empanel.seat_index": message.seat,
+    }
 
 
 async def _evaluated(application: Application, message: SeatMessage, body: bytes) -> int:
@@ -76,7 +99,7 @@ async def _evaluated(application: Application, message: SeatMessage, body: bytes
         telemetry.error("delivery failed", exc=exc)
         return NACK
     except UnreadableRecord as exc:
-        await open_incident(services, "unreadable_record", message.job, detail=str(exc))
+        await open_unreadable(services, exc, message.job)
         return ACK
     if delivery is Delivery.UNKNOWN_SEAT:
         await record_unreadable(application, body, "there is no such job or seat")
@@ -139,6 +162,17 @@ def message_id(body: bytes) -> str | None:
         return None
     identity = message.get("messageId") if isinstance(message, dict) else None
     return identity[:100] if isinstance(identity, str) and identity.isascii() else None
+
+
+def published_at(body: bytes) -> datetime | None:
+    """Return when the message in a push envelope was published, None where that cannot be read."""
+    message = _envelope(body).get("message")
+    text = message.get("publishTime") if isinstance(message, dict) else None
+    try:
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return moment if moment is not None and moment.tzinfo is not None else None
 
 
 async def reconcile(application: Application, request: Request) -> Response:

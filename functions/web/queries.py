@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from starlette.datastructures import QueryParams
+
 from functions.core.identities import window_of
 from functions.core.jobs import JobState
 from functions.web import problems
@@ -11,11 +13,14 @@ DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 
 
 def only(query: Mapping[str, str], known: frozenset[str] | set[str]) -> None:
-    """Refuse parameters that the route does not know.
+    """Refuse parameters that the route does not know, and those that are there twice.
 
     Raises:
         Problem: 400.
     """
+    twice = query.multi_items() if isinstance(query, QueryParams) else []
+    if len(twice) > len(query):
+        raise problems.bad_request("each query parameter may be there once only")
     for name in query:
         if name not in known:
             names = ", ".join(sorted(known)) or "none"

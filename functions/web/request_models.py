@@ -29,6 +29,7 @@ MAX_CRITERIA = 50
 MAX_LABELS = 64
 MAX_LABEL_CHARACTERS = 255
 SEAT_NAME = r"^[A-Za-z0-9._:/@-]{1,128}$"
+IDEMPOTENCY_KEY = r"^[ -~]{1,255}$"
 LABEL_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"  # Firestore reserves __names__
 
 _CONTROL_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
@@ -298,6 +299,17 @@ class JobBody(Body):
             "propertyNames": {"pattern": LABEL_KEY},
             "additionalProperties": {"type": "string", "maxLength": MAX_LABEL_CHARACTERS},
         },
+    )
+
+
+class LineBody(JobBody):
+    """A line of a batch: a job, with the key that a single job has in its header."""
+
+    idempotency_key: str | None = _optional(
+        "Identity of the line: the same key and job are the same job. Without it the digest of the"
+        " job is the identity, for ever.",
+        "november-0001",
+        pattern=IDEMPOTENCY_KEY,
     )
 
 

@@ -20,10 +20,12 @@ from functions.web import problems
 from functions.web.faults import MAX_FAULTS, Fault
 from functions.web.request_faults import faults_of
 from functions.web.request_models import (
+    IDEMPOTENCY_KEY,
     MAX_SEATS,
     MODELS_BY_PATH,
     SEAT_NAME,
     JobBody,
+    LineBody,
     PolicyBody,
     SeatBody,
 )
@@ -33,7 +35,7 @@ MAX_FACTS_BYTES = 512 * 1024
 MAX_RUBRIC_BYTES = 128 * 1024
 
 _SEAT_NAME = re.compile(SEAT_NAME)
-_IDEMPOTENCY_KEY = re.compile(r"[ -~]{1,255}")
+_IDEMPOTENCY_KEY = re.compile(IDEMPOTENCY_KEY)
 # W3C Trace Context: version, trace ID, parent ID, flags; later versions may append fields.
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
@@ -54,20 +56,22 @@ def read_submission(
     idempotency_key: str | None,
     traceparent: str | None,
     allow_loopback: bool = False,
+    shape: type[JobBody] = JobBody,
 ) -> Submission:
     """Return the submission that a parsed body and its headers make.
 
     `value` comes from `strict_json.parse`. `endpoints` gives the endpoint digest of each configured
     provider, and `refused_parameters` tells what such a provider cannot be asked. `allow_loopback`
     also admits webhooks at `http://127.0.0.1`. A `traceparent` that is none (W3C Trace Context) is
-    dropped, as that document asks.
+    dropped, as that document asks. A `LineBody` has its key in itself, and is the same request
+    without it.
 
     Raises:
         Problem: 400 for an `Idempotency-Key` that is not 1 to 255 printable ASCII characters; 422
             for the body, with one error per broken rule.
     """
     key = _checked_key(idempotency_key)
-    body, faults = _validated(value)
+    body, faults = _validated(value, shape)
     faults += [
         *_faults_between_fields(value, endpoints),
         *_refused_parameters(value, endpoints, refused_parameters),
@@ -75,6 +79,9 @@ def read_submission(
     ]
     if faults or body is None:
         raise problems.unprocessable(faults)
+    if isinstance(body, LineBody):
+        key = body.idempotency_key
+        value = {name: part for name, part in value.items() if name != "idempotency_key"}
     return Submission(
         tenant=tenant,
         body=value,
@@ -101,11 +108,12 @@ def _known_traceparent(text: str | None) -> str | None:
     return match.group() if match else None
 
 
-def _validated(value: Any) -> tuple[JobBody | None, list[Fault]]:
+def _validated(value: Any, shape: type[JobBody]) -> tuple[JobBody | None, list[Fault]]:
     try:
-        return JobBody.model_validate(value), []
+        return shape.model_validate(value), []
     except ValidationError as exc:
-        return None, list(islice(faults_of(exc, MODELS_BY_PATH), MAX_FAULTS))
+        faults = faults_of(exc, {**MODELS_BY_PATH, (): shape})
+        return None, list(islice(faults, MAX_FAULTS))
 
 
 def _seat_request(seat: SeatBody) -> SeatRequest:

@@ -152,6 +152,20 @@ class JobShown(_JobHead):
     usage: JobUsage
 
 
+class JobEvent(Shown):
+    """One event of a stream, as its fields."""
+
+    event: Literal["job"]
+    id: str = Field(description="The job's ETag.")
+    data: str = Field(
+        description="The job, as JSON in one line.",
+        json_schema_extra={
+            "contentMediaType": "application/json",
+            "contentSchema": {"$ref": "#/components/schemas/JobShown"},
+        },
+    )
+
+
 class SeatListed(Shown):
     """A seat as lists show it."""
 
@@ -302,6 +316,9 @@ class ProblemShown(BaseModel):
     status: int = Field(ge=400, le=599)
     detail: str
     errors: list[ProblemError] = Field(default=[], description="Each broken rule, if rules were.")
+    retry_after_seconds: int | None = Field(
+        default=None, description="When to ask again, as `Retry-After` says.", ge=1
+    )
 
 
 class ReportProblem(ProblemShown):

@@ -13,13 +13,17 @@ from functions.core.errors import (
     LedgerError,
     ObjectError,
     PublishFailed,
+    UnknownVersion,
     UnreadableRecord,
 )
+from functions.incidents import Books, open_unreadable
+from functions.tracing import name_request
 from functions.web import problems
 from functions.web.operations import Operation
 
 Endpoint = Callable[[Any, Request], Awaitable[Response]]
 _PATH = "empanel.path"
+UNREADABLE_AGAIN_SECONDS = 60.0  # a release is rolled out, or back, in minutes
 
 
 class ApiRoute(Route):
@@ -45,22 +49,51 @@ async def respond(application: Any, routes: Sequence[Route], request: Request) -
     telemetry.begin(request.headers)
     try:
         endpoint, matched = _match(routes, request)
+        name_request(request.method, matched_path(matched))
         return await endpoint(application, matched)
-    except problems.Problem as problem:
-        return problem.to_response()
-    except ClientDisconnect:
-        return problems.bad_request("the request's body ended too early").to_response()
-    except (CallersUnknown, LedgerError, ObjectError, PublishFailed) as exc:
-        telemetry.error("not available", exc=exc, path=request.url.path)
-        return problems.unavailable(
-            "a part of the service gives no answer; ask again"
-        ).to_response()
-    except UnreadableRecord as exc:
-        telemetry.error("unreadable record", exc=exc, path=request.url.path)
-        return problems.unavailable("a stored record cannot be read").to_response()
     except Exception as exc:  # noqa: BLE001 - the last door: logged with its stack, never shown
-        telemetry.error("unexpected error", exc=exc, path=request.url.path)
-        return problems.internal_error().to_response()
+        return (await refusal(application, exc, request)).to_response()
+
+
+async def refusal(application: Any, error: Exception, request: Request) -> problems.Problem:
+    """Return what a caller is told of an error; an operator is told of unreadable records."""
+    if isinstance(error, UnreadableRecord):
+        await record_unreadable(application.services, error)
+    return problem_of(error, request)
+
+
+async def record_unreadable(services: Books, error: UnreadableRecord) -> None:
+    """Have an operator told of a record that cannot be read; what fails is logged."""
+    try:
+        await open_unreadable(services, error, str(error))
+    except LedgerError as exc:
+        telemetry.error("unreadable record not recorded", exc=exc)  # whoever reads next tries again
+
+
+def problem_of(error: Exception, request: Request) -> problems.Problem:
+    """Return what a caller is told of an error; what is no refusal is logged."""
+    path = request.url.path
+    match error:
+        case problems.Problem():
+            return error
+        case ClientDisconnect():
+            return problems.bad_request("the request's body ended too early")
+        case CallersUnknown() | LedgerError() | ObjectError() | PublishFailed():
+            telemetry.error("not available", exc=error, path=path)
+            return problems.unavailable("a part of the service gives no answer; ask again")
+        case UnreadableRecord():
+            telemetry.error("unreadable record", exc=error, path=path)
+            return problems.unavailable(_unreadable(error), UNREADABLE_AGAIN_SECONDS)
+        case _:
+            telemetry.error("unexpected error", exc=error, path=path)
+            return problems.internal_error()
+
+
+def _unreadable(error: UnreadableRecord) -> str:
+    what = "a stored record cannot be read"
+    if isinstance(error, UnknownVersion):
+        what += f": it is of schema version {error.version}, unknown to this release"
+    return f"{what}; an operator is told by an incident"
 
 
 def _match(routes: Sequence[Route], request: Request) -> tuple[Endpoint, Request]:

@@ -86,6 +86,7 @@ async def _demo(keep: bool) -> int:
 def _print_addresses(stack: Stack) -> None:
     info = stack.info
     _say(
+        f"Console:         {info.api}/ (sign in with the API key)\n"
         f"API:             {info.api}\n"
         f"API key:         {info.api_key}\n"
         f"Details:         {stack.folder.info}\n"

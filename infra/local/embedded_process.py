@@ -136,6 +136,8 @@ async def _wire(
         publisher=publisher,
         providers=providers,
         prices=bootstrap.price_book(providers),
+        metrics=bootstrap.process_metrics(),
+        tracing=bootstrap.process_tracing(providers),
     )
     bootstrap.use_application(bootstrap.assemble(services))
     record = key_record(datetime.now(UTC))

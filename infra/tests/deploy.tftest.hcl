@@ -393,6 +393,94 @@ run "rights" {
   }
 }
 
+run "tenants" {
+  command = apply
+
+  variables {
+    tenants_file_version   = "5"
+    providers_file_version = "4"
+    operator_tenant        = "ops"
+  }
+
+  assert {
+    condition = alltrue([
+      for target, service in google_cloud_run_v2_service.service : join(",", [
+        for env in service.template[0].containers[0].env : env.value if env.name == "EMPANEL_TENANTS"
+      ]) == (target == "api" ? "/etc/empanel-tenants/tenants.toml" : "")
+    ])
+    error_message = "The API, and it alone, is told of the tenants' file."
+  }
+
+  assert {
+    condition = alltrue([
+      for target, service in google_cloud_run_v2_service.service : join(",", flatten([
+        for volume in service.template[0].volumes : [
+          volume.secret[0].secret, tolist(volume.secret[0].items)[0].path, tolist(volume.secret[0].items)[0].version
+        ] if volume.name == "tenants"
+      ])) == (target == "api" ? "empanel-tenants,tenants.toml,5" : "")
+    ])
+    error_message = "The tenants' file is the pinned version of its secret."
+  }
+
+  assert {
+    condition = alltrue([
+      for service in google_cloud_run_v2_service.service : (
+        { for volume in service.template[0].volumes : volume.name => true } ==
+        { for mount in service.template[0].containers[0].volume_mounts : mount.name => true }
+        ) && length(distinct([for mount in service.template[0].containers[0].volume_mounts : mount.mount_path])
+      ) == length(service.template[0].containers[0].volume_mounts)
+    ])
+    error_message = "Each file is mounted, in a folder of its own: a secret hides what else is in its folder."
+  }
+
+  assert {
+    condition = alltrue([
+      for env in google_cloud_run_v2_service.service["api"].template[0].containers[0].env :
+      startswith(env.value, "${one([for mount in google_cloud_run_v2_service.service["api"].template[0].containers[0].volume_mounts : mount.mount_path if mount.name == "tenants"])}/")
+      if env.name == "EMPANEL_TENANTS"
+    ])
+    error_message = "The tenants' file is where the API looks for it."
+  }
+
+  assert {
+    condition = join(",", [
+      for env in google_cloud_run_v2_service.service["api"].template[0].containers[0].env : env.value if env.name == "EMPANEL_API_AUDIENCE"
+    ]) == one(google_cloud_run_v2_service.service["api"].custom_audiences)
+    error_message = "With accounts the API expects the audience it is known by; without one it refuses to start."
+  }
+
+  assert {
+    condition = toset([
+      for key, grant in google_secret_manager_secret_iam_member.reader : key if endswith(grant.secret_id, google_secret_manager_secret.secret["empanel-tenants"].id)
+      ]) == toset(["tenants"]) && (
+      google_secret_manager_secret_iam_member.reader["tenants"].member == google_service_account.service["api"].member
+    )
+    error_message = "The tenants' file is for the API's account alone."
+  }
+
+  assert {
+    condition = alltrue([
+      for target, service in google_cloud_run_v2_service.service : join(",", [
+        for env in service.template[0].containers[0].env : env.value if env.name == "EMPANEL_OPERATOR_TENANT"
+      ]) == (target == "api" ? "ops" : "")
+    ])
+    error_message = "The API knows whose operators see what belongs to no tenant."
+  }
+}
+
+run "without_tenants" {
+  command = apply
+
+  assert {
+    condition = alltrue([
+      for service in google_cloud_run_v2_service.service : length([
+        for env in service.template[0].containers[0].env : env if contains(["EMPANEL_TENANTS", "EMPANEL_API_AUDIENCE", "EMPANEL_OPERATOR_TENANT"], env.name)
+      ]) == 0 && length(service.template[0].volumes) == 0
+    ])
+    error_message = "Without a tenants' file no account is taken, and nothing is mounted."
+  }
+}
+
 run "records" {
   command = apply
 
@@ -506,5 +594,44 @@ run "alarms" {
   assert {
     condition     = length(google_billing_budget.platform) == 1
     error_message = "A budget that is stated is made."
+  }
+
+  assert {
+    condition     = strcontains(google_logging_project_exclusion.good_requests.filter, "log_id(\"run.googleapis.com/requests\") AND severity<WARNING AND httpRequest.status<400")
+    error_message = "Only Cloud Run's lines about good requests are left out of the logs."
+  }
+
+  assert {
+    condition     = google_firestore_backup_schedule.weekly.retention == "3024000s" && length(google_firestore_backup_schedule.weekly.weekly_recurrence) == 1
+    error_message = "There is a backup of each of the last five weeks."
+  }
+}
+
+run "telemetry_goes_nowhere_by_default" {
+  command = plan
+
+  assert {
+    condition = alltrue([
+      for service in google_cloud_run_v2_service.service :
+      length([for env in service.template[0].containers[0].env : env if startswith(env.name, "OTEL_")]) == 0
+    ])
+    error_message = "Without a collector no service may be told of one: it would wait for nothing."
+  }
+}
+
+run "telemetry_goes_to_the_collector" {
+  command = plan
+
+  variables {
+    otlp = { endpoint = "http://localhost:4318" }
+  }
+
+  assert {
+    condition = alltrue([
+      for service in google_cloud_run_v2_service.service :
+      one([for env in service.template[0].containers[0].env : env.value if env.name == "OTEL_EXPORTER_OTLP_ENDPOINT"]) == "http://localhost:4318"
+      && one([for env in service.template[0].containers[0].env : env.value if env.name == "OTEL_TRACES_SAMPLER"]) == "parentbased_always_on"
+    ])
+    error_message = "Every service sends, or traces end between two of them."
   }
 }

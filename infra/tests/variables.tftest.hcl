@@ -74,6 +74,16 @@ run "webhook_secret_not_pinned" {
   expect_failures = [var.webhook_secrets_version]
 }
 
+run "tenants_file_not_pinned" {
+  command = plan
+
+  variables {
+    tenants_file_version = "latest"
+  }
+
+  expect_failures = [var.tenants_file_version]
+}
+
 run "no_owner" {
   command = plan
 
@@ -133,4 +143,24 @@ run "unknown_target" {
   }
 
   expect_failures = [var.serving_revisions]
+}
+
+run "collector_without_a_scheme" {
+  command = plan
+
+  variables {
+    otlp = { endpoint = "collector:4318" }
+  }
+
+  expect_failures = [var.otlp]
+}
+
+run "sampler_that_nobody_knows" {
+  command = plan
+
+  variables {
+    otlp = { endpoint = "http://localhost:4318", sampler = "sometimes" }
+  }
+
+  expect_failures = [var.otlp]
 }

@@ -5,7 +5,7 @@
 | B02 | lost messages: `tests/faults/test_redelivery.py`; each publish: `test_every_call.py` |
 | B04 | the same bytes over HTTP: `tests/e2e/test_bad_deliveries.py` |
 | B06 | deaths at each claim and at each store: `tests/faults/test_redelivery.py` |
-| B07 | the check of dead-letter permissions belongs to the deployment, not to this path |
+| B07 | a missing grant, no subscription of dead letters: `tests/infra/test_terraform.py` |
 """
 
 import asyncio

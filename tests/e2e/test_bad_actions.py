@@ -15,6 +15,8 @@ import pytest
 import pytest_asyncio
 
 from infra.local.emulators import EmulatorHosts
+from tests.e2e.oddities import COSTLY_SCHEMAS, ON_THE_LIMIT, RAW, SUBMIT, Raw, request, sent
+from tests.e2e.oddities import JSON as JSON_TYPE
 from tests.e2e.site import SETTINGS, Json, Site, dumped, open_site, panel
 from tests.e2e.test_books import audited, lose_object
 from tests.e2e.waiting import until
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OPERATOR, SUBMITTER, FOREIGN, WRONG, NOBODY = "", "ek_submitter", "ek_foreign", "ek_wrong", None
 JSON = {"Content-Type": "application/json"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
 PATIENT_SECONDS = 1800
 QUIET_SECONDS = 2 * float(SETTINGS["EMPANEL_REPAIR_SECONDS"]) + 1
 # Moved by repair as time goes by, whatever is asked.
@@ -44,6 +47,7 @@ class Hostile:
 
 JOB, DECISION = "/v1/jobs/{ended}", "/v1/decisions/{decision}/actions"
 INCIDENT, NOTIFICATION = "/v1/incidents/{incident}/resolve", "/v1/notifications/{notification}"
+BATCH = "/v1/jobs:batch"
 UNKNOWN_JOB = "/v1/jobs/job_" + "a" * 32
 HOLDER, NOTE = dumped({"holder": "me"}), dumped({"note": "looked at"})
 BODIES = {
@@ -70,6 +74,7 @@ def _on_every_route() -> dict[str, Hostile]:
     """Whose request it is, and which resource: the same for every route that writes."""
     routes = {
         "submit": ("POST", "/v1/jobs", dumped(panel("hostile"))),
+        "batch": ("POST", BATCH, dumped(panel("hostile"))),
         "estimate": ("POST", "/v1/estimate", dumped(panel("hostile"))),
         "cancel": ("POST", f"{JOB}/cancel", None),
         "replay": ("POST", f"{JOB}/replay", None),
@@ -77,6 +82,7 @@ def _on_every_route() -> dict[str, Hostile]:
         "action": ("PUT", f"{DECISION}/publish", HOLDER),
         "resolve": ("POST", INCIDENT, NOTE),
         "redeliver": ("POST", f"{NOTIFICATION}/redeliver", None),
+        "watch": ("GET", f"{JOB}/events", None),
     }
     table = {}
     for name, (method, path, content) in routes.items():
@@ -87,7 +93,7 @@ def _on_every_route() -> dict[str, Hostile]:
         table[f"{name}: an unknown query"] = Hostile(
             method=method, path=f"{path}?force=1", status=400, content=content
         )
-        if name not in ("submit", "estimate"):
+        if name not in ("submit", "batch", "estimate"):
             table[f"{name}: another tenant"] = Hostile(
                 method=method, path=path, status=404, content=content, key=FOREIGN
             )
@@ -132,10 +138,52 @@ def _types() -> dict[str, Hostile]:
     return table
 
 
+def _beyond_limits() -> dict[str, Hostile]:
+    beyond = {f"one over: {name}": over for name, (_, over) in ON_THE_LIMIT.items()}
+    beyond |= {f"a schema: {name}": changes for name, changes in COSTLY_SCHEMAS.items()}
+    return {
+        f"{route}: {what}": Hostile(
+            method="POST", path=path, status=422, content=dumped(panel("hostile") | changes)
+        )
+        for what, changes in beyond.items()
+        for route, path in (("submit", "/v1/jobs"), ("estimate", "/v1/estimate"))
+    }
+
+
+def _batches() -> dict[str, Hostile]:
+    """What is wrong with a batch as a whole; lines are refused one by one."""
+    line = dumped(panel("hostile")) + b"\n"
+    bad: dict[str, tuple[int, bytes, Mapping[str, str]]] = {
+        "no body": (400, b"", NDJSON),
+        "blank lines only": (400, b"\r\n \r\n", NDJSON),
+        "a key for all": (400, line, {**NDJSON, "Idempotency-Key": "k"}),
+        "over 1 MiB": (413, line + b" " * 1024 * 1024, NDJSON),
+        "1,001 lines": (422, b"{}\n" * 1001, NDJSON),
+        "a million blank lines": (422, b"\n" * 1_000_000 + line, NDJSON),
+        "JSON": (415, line, JSON),
+        "gzip": (415, line, {**NDJSON, "Content-Encoding": "gzip"}),
+        "latin-1": (415, line, {"Content-Type": "application/x-ndjson; charset=latin-1"}),
+    }
+    table = {
+        f"batch: {what}": Hostile(
+            method="POST", path=BATCH, status=status, content=content, headers=headers
+        )
+        for what, (status, content, headers) in bad.items()
+    }
+    table["batch: by GET"] = Hostile(method="GET", path=BATCH, status=405)
+    table["batch: a path below"] = Hostile(method="POST", path=f"{BATCH}/x", status=404)
+    return table
+
+
 TABLE: dict[str, Hostile] = {
     **_on_every_route(),
     **_bodies(),
     **_types(),
+    **_batches(),
+    **_beyond_limits(),
+    "watch: an unknown job": Hostile(method="GET", path=f"{UNKNOWN_JOB}/events", status=404),
+    "watch: a name that is none": Hostile(method="GET", path="/v1/jobs/a.b/events", status=404),
+    "watch: another method": Hostile(method="POST", path=f"{JOB}/events", status=405),
     "replay: an open job": Hostile(method="POST", path="/v1/jobs/{open}/replay", status=409),
     "replay: all succeeded": Hostile(method="POST", path=f"{JOB}/replay", status=409),
     "replay: unknown": Hostile(method="POST", path=f"{UNKNOWN_JOB}/replay", status=404),
@@ -304,6 +352,15 @@ async def _sent(site: Site, hostile: Hostile, names: Mapping[str, str]) -> httpx
     )
 
 
+async def _assert_lines_refused(site: Site) -> None:
+    """Send the bad bodies as the lines of one batch; each gets its status."""
+    bad = {what: found for what, found in BODIES.items() if found[1] != 413}
+    content = b"\n".join(line for line, _ in bad.values())
+    answer = await site.call("POST", BATCH, content=content, headers=NDJSON)
+    found = [json.loads(line)["status"] for line in answer.content.splitlines()]
+    assert dict(zip(bad, found, strict=True)) == {what: status for what, (_, status) in bad.items()}
+
+
 async def test_hostile_requests_are_refused_and_write_nothing(
     site: Site, names: Mapping[str, str]
 ) -> None:
@@ -319,8 +376,42 @@ async def test_hostile_requests_are_refused_and_write_nothing(
         or answer.headers["content-type"] != "application/problem+json"
     }
     assert not wrong, json.dumps(wrong, indent=1)
+    await _assert_lines_refused(site)
     assert changes(before, await settled(site)) == {}
     assert await site.requests("") == asked
+
+
+async def test_odd_bytes_are_refused_and_write_nothing(
+    site: Site, names: Mapping[str, str]
+) -> None:
+    """Headers, framing, paths and queries that no client library would send."""
+    before = await settled(site)
+    got = {what: await sent(site, raw, names) for what, raw in RAW.items()}
+    wrong = {
+        what: (RAW[what].statuses, status)
+        for what, status in got.items()
+        if not (status in RAW[what].statuses or (status is None and RAW[what].may_close))
+    }
+    assert not wrong, json.dumps(wrong, indent=1)
+    assert changes(before, await settled(site)) == {}
+
+
+async def test_the_same_bytes_without_the_oddity_are_taken(
+    site: Site, names: Mapping[str, str]
+) -> None:
+    """The odd requests are refused for what is odd in them: this one is a submission."""
+    plain = request(SUBMIT, JSON_TYPE, body=dumped(panel("plain bytes")))
+    assert await sent(site, Raw(content=plain, statuses=(202,)), names) == 202
+    listed = request(b"GET /v1/jobs?limit=1 HTTP/1.1")
+    assert await sent(site, Raw(content=listed, statuses=(200,)), names) == 200
+
+
+@pytest.mark.parametrize("part", ON_THE_LIMIT)
+async def test_what_lies_on_a_limit_is_taken(site: Site, part: str) -> None:
+    """The limits are those that the table is one beyond."""
+    body = panel("on the limit") | ON_THE_LIMIT[part][0]
+    answer = await site.call("POST", "/v1/estimate", json=body)
+    assert answer.status_code == httpx.codes.OK, answer.text
 
 
 async def test_a_good_request_is_seen_by_the_comparison(
@@ -332,11 +423,13 @@ async def test_a_good_request_is_seen_by_the_comparison(
         ("POST", INCIDENT, NOTE, "incidents/{incident}"),
         ("POST", f"{NOTIFICATION}/redeliver", None, "notifications/{notification}"),
         ("POST", "/v1/jobs", dumped(panel("fine", "a")), "jobs/"),
+        ("POST", BATCH, dumped(panel("fine in a batch", "a")), "jobs/"),
         ("POST", "/v1/jobs/{open}/cancel", None, "stops/{open}.1"),
         ("DELETE", JOB, None, "jobs/{ended}"),
     ):
         before = await everything(site)
-        good = Hostile(method=method, path=path, status=200, content=content)
+        headers = NDJSON if path == BATCH else JSON
+        good = Hostile(method=method, path=path, status=200, content=content, headers=headers)
         answer = await _sent(site, good, names)
         assert answer.is_success, answer.text
         seen = changes(before, await everything(site))

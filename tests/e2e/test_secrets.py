@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from infra.local.emulators import EmulatorHosts
 from tests.e2e.records import Document
-from tests.e2e.site import Json, Site, open_site, panel
+from tests.e2e.site import Json, Site, dumped, open_site, panel
 from tests.e2e.waiting import until
 from tests.receiver import Receiver, receiving, status
 from tests.stub import Rule, ScriptedResponse
@@ -57,7 +57,24 @@ class Traces:
         return {name for name, content in self if text in content}
 
 
-async def work(site: Site, receiver: Receiver) -> list[Json]:
+async def batched(site: Site, found: Traces, url: str) -> str:
+    """Submit lines that hold the marks, one of them refused; the job of the good one."""
+    good = panel("good-2", "a", notify={"url": url})
+    good["facts"]["planted"] = FACT
+    good["rubric"]["instructions"] = f"Score it: {RUBRIC}"
+    refused = {**panel("good-3", "a"), "unknown": FACT, "labels": {"a": WRONG_KEY * 100}}
+    lines = [dumped(good), dumped(refused), f'{{"facts": {FACT}'.encode()]
+    headers = {"Content-Type": "application/x-ndjson"}
+    content = b"\n".join(lines)
+    answer = await site.call("POST", "/v1/jobs:batch", content=content, headers=headers)
+    assert answer.status_code == 200, answer.text
+    answers = [json.loads(line) for line in answer.content.splitlines()]
+    assert [each["status"] for each in answers] == [202, 422, 400]
+    found.answers["the batch"] = f"{answer.headers} {answer.text}"
+    return str(answers[0]["job"]["id"])
+
+
+async def work(site: Site, receiver: Receiver, found: Traces) -> list[Json]:
     """Run jobs that end in every way a provider's words can get into a record."""
     answer = {"rationale": ANSWER, "score": 50}
     ruled = {
@@ -80,6 +97,7 @@ async def work(site: Site, receiver: Receiver) -> list[Json]:
         body["rubric"]["instructions"] = f"Score it: {RUBRIC}"
         body["policy"] = {"max_attempts": 2, "deadline_seconds": 120}
         jobs.append(await site.accepted(body))
+    jobs.append(await batched(site, found, receiver.url))
     return await site.ended(*jobs, timeout_seconds=150)
 
 
@@ -108,7 +126,7 @@ async def read_everything(site: Site, jobs: list[Json], found: Traces) -> None:
     """Read all that the API shows of the jobs."""
     paths = ["/v1/jobs", "/v1/incidents", "/v1/audits"]
     for job in jobs:
-        paths += [f"/v1/jobs/{job['id']}{part}" for part in ("", "/attempts")]
+        paths += [f"/v1/jobs/{job['id']}{part}" for part in ("", "/attempts", "/events")]
         paths += [f"/v1/jobs/{job['id']}/report?partial=true"]
         paths += [f"/v1/notifications/{job['terminal']['decision_id']}.1"]
     for path in paths:
@@ -138,7 +156,7 @@ async def traces(
         open_site(emulator_hosts, folder, environment=environment) as site,
         receiving(*[status(500, body=RECEIVER.encode())] * 3) as receiver,
     ):
-        jobs = await work(site, receiver)
+        jobs = await work(site, receiver, found)
         await until(_delivered(site, jobs), all, what="all are told", timeout_seconds=120)
         for answer in await strange_requests(site):
             assert answer.status_code >= 400
@@ -185,6 +203,8 @@ async def test_the_search_sees_everything(traces: Found) -> None:
     assert found.where(ANSWER)
     assert len(found.webhooks) >= 7
     assert "attempts" in str(found.answers)
+    assert [name for name, text in found.answers.items() if "data: {" in text]  # a stream
+    assert '"status":422' in found.answers["the batch"]
 
 
 async def test_keys_are_nowhere(traces: Found) -> None:

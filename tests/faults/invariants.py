@@ -11,6 +11,7 @@ from typing import Any
 
 from functions.core.jobs import Job, JobState, Outcome, SeatState
 from functions.core.leases import KEPT_ATTEMPTS, MAX_INTERRUPTIONS
+from functions.core.versions import RECORDS
 from tests.faults.budget_invariants import BUDGETS, all_attempts, every_ended_run_is_trued_up
 from tests.faults.fakes import Change
 from tests.faults.world import World
@@ -283,6 +284,14 @@ def replays_carry_what_was_there(world: World) -> Broken:
                 yield f"{job.id} run {run} seat {index} carries another output"
 
 
+def every_record_has_its_version(world: World) -> Broken:
+    """Whatever was written at any time names the version of its form, which the table has."""
+    known = {form.where.rpartition("/")[2]: form.written for form in RECORDS}
+    for change in world.ledger.history:
+        if change.after.get("v") != known.get(change.collection, "none"):
+            yield f"{change.path} was written as version {change.after.get('v')}"
+
+
 INVARIANTS: tuple[Callable[[World], Broken], ...] = (
     one_terminal_record_per_run,
     every_run_is_counted_once,
@@ -305,6 +314,7 @@ INVARIANTS: tuple[Callable[[World], Broken], ...] = (
     a_notification_touches_nothing_else,
     *BUDGETS,
     every_ended_run_is_trued_up,
+    every_record_has_its_version,
 )
 
 

@@ -480,8 +480,9 @@ async def test_a_pause_that_is_always_contended_costs_no_seat() -> None:
 
 
 async def test_an_unreadable_pause_holds_nobody_back() -> None:
-    """A damaged document is logged; seats of its model go, and the next refusal replaces it."""
+    """A damaged document is one incident; seats of its model go, the next refusal replaces it."""
     world = World()
+    world.observed.expected_incidents = 1
     provider = Limited(world)
     far = START + timedelta(days=1)
     damaged = {"v": 1, "until": "tomorrow", "ends_at": far}

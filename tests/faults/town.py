@@ -21,6 +21,7 @@ from functions.core.jobs import Job
 from functions.core.ports import Ledger, Query, Snapshot, Write
 from functions.core.verdicts import CallRequest
 from functions.dispatch import SeatMessage
+from functions.inflight import at_once
 from functions.replays import replay
 from tests.faults.fakes import FakeProvider, RecordingLedger, Reply, question_of
 from tests.faults.prices import FakePrices
@@ -199,6 +200,7 @@ class Town(World):
             prices=self.prices,
             new_id=lambda: f"{name}-{next(self._ids)}",
             jitter=random.Random(next(self._ids)).random,
+            calm=at_once,
         )
         return process
 

@@ -30,9 +30,12 @@ from functions.core.prompts import Rubric, build_prompt
 from functions.core.submissions import SeatRequest, Submission
 from functions.core.verdicts import CallRequest
 from functions.dispatch import SeatMessage, decode
+from functions.inflight import at_once
+from functions.metrics import Metrics
 from functions.purging import purge
 from functions.reconciliation import RepairReport, repair_once
 from functions.replays import replay
+from functions.tracing import Tracing
 from functions.web.application import Application
 from functions.web.authentication import KeyRing
 from functions.web.push import answer_evaluate
@@ -149,9 +152,12 @@ class World:
         *,
         objects: MemoryObjects | None = None,
         prices: PriceBook = UNKNOWN_PRICES,
+        metrics: Metrics | None = None,
+        tracing: Tracing | None = None,
         **settings: Any,
     ) -> None:
         self.prices = prices
+        self.metrics, self.tracing = metrics, tracing
         self.settings = test_settings(**settings)
         self.clock = VirtualClock()
         self.objects = objects or MemoryObjects()
@@ -185,6 +191,9 @@ class World:
             prices=self.prices,
             new_id=lambda: f"{name}-{next(self._ids)}",
             jitter=lambda: 0.0,
+            calm=at_once,
+            metrics=self.metrics,
+            tracing=self.tracing,
         )
         return process
 

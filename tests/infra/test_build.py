@@ -1,30 +1,22 @@
 """The build file and the image: what can be run of them without Google Cloud and without Docker."""
 
-import asyncio
 import os
 import re
-import shlex
 import shutil
-import signal
 import subprocess
-import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from ruamel.yaml import YAML
 
-from functions.config import TARGETS
-from infra.local.network import free_port
+from tests.infra.image import dockerfile
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD: Mapping[str, Any] = YAML(typ="safe").load(REPOSITORY / "cloudbuild.yaml")
 STEPS: dict[str, Mapping[str, Any]] = {step["id"]: step for step in BUILD["steps"]}
 GOOD = {"_REGION": "europe-west1", "_STATE_BUCKET": "p-terraform", "_VARIABLES": "small.tfvars"}
-WEBHOOK_SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVoxMjM0NTY="
 
 
 def run_step(name: str, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -153,83 +145,9 @@ def test_the_smoke_test_tells_a_bad_revision(
     assert (run_step("smoke", tmp_path, **GOOD).returncode == 0) is good
 
 
-@pytest.fixture(scope="module")
-def image_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that the image holds, and nothing else of the repository."""
-    app = tmp_path_factory.mktemp("image") / "app"
-    app.mkdir()
-    copied = re.findall(r"^COPY (?!--from)(\S+) (\S+)$", _dockerfile(), re.MULTILINE)
-    kept = (REPOSITORY / ".dockerignore").read_text().split()
-    for source, _ in copied:
-        assert f"!{source}" in kept, f"{source} is not in the build's context"
-        if source == "requirements.txt":
-            continue
-        path = REPOSITORY / source
-        if path.is_dir():
-            shutil.copytree(path, app / source, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(path, app / source)
-    return app
-
-
-@pytest.fixture
-def served(
-    image_files: Path, request: pytest.FixtureRequest
-) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A process of the image's start command for one target: address and process."""
-    port = free_port()
-    command = shlex.split(_dockerfile().rpartition("CMD ")[2].strip("[]\n").replace(",", " "))
-    environ = {
-        "PATH": os.environ["PATH"],
-        "FUNCTION_TARGET": request.param,
-        "PORT": str(port),
-        "GOOGLE_CLOUD_PROJECT": "p",
-        "FIRESTORE_EMULATOR_HOST": "127.0.0.1:9",
-        "PUBSUB_EMULATOR_HOST": "127.0.0.1:9",
-        "STORAGE_EMULATOR_HOST": "http://127.0.0.1:9",
-        "EMPANEL_HOST": "127.0.0.1",
-        "EMPANEL_PUSH_AUDIENCE": "https://a.internal",
-        "EMPANEL_PUSH_ACCOUNTS": "push@p.iam.gserviceaccount.com",
-        "EMPANEL_WEBHOOK_SECRETS": WEBHOOK_SECRET,
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    process = subprocess.Popen([sys.executable, *command[1:]], cwd=image_files, env=environ)
-    try:
-        yield f"http://127.0.0.1:{port}", process
-    finally:
-        process.kill()
-        process.wait()
-
-
-@pytest.mark.parametrize("served", TARGETS, indirect=True)
-async def test_each_target_starts_from_the_image_and_ends_in_order(
-    served: tuple[str, subprocess.Popen[bytes]],
-) -> None:
-    """The image's files and its command suffice, and SIGTERM ends it within Cloud Run's 10 s."""
-    address, process = served
-    async with httpx.AsyncClient(trust_env=False) as http, asyncio.timeout(60):
-        while True:
-            try:
-                answer = await http.get(f"{address}/health")
-                break
-            except httpx.TransportError:
-                assert process.poll() is None
-                await asyncio.sleep(0.1)
-    assert answer.status_code == 200
-    told = time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    status = await asyncio.to_thread(process.wait, 30)
-    assert status in (0, -signal.SIGTERM)  # uvicorn ends by raising the signal again
-    assert time.monotonic() - told < 10
-
-
 def test_the_image_runs_as_nobody_in_particular() -> None:
     """A user of its own, hashes for every package, and no tool of development."""
-    text = _dockerfile()
+    text = dockerfile()
     assert re.search(r"^USER 10001$", text, re.MULTILINE)
     assert "--require-hashes" in text
     assert "requirements-dev" not in text
-
-
-def _dockerfile() -> str:
-    return (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")

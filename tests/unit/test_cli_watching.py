@@ -36,10 +36,12 @@ class Clock:
 
 
 def scripted(steps: Sequence[Step]) -> Callable[[httpx.Request], httpx.Response]:
-    """A transport that follows the steps; the last one stays."""
+    """A transport without event streams that follows the steps; the last one stays."""
     left = list(steps)
 
     def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/events"):
+            return httpx.Response(404, json={"title": "Not Found"})
         step = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(step, httpx.ConnectError):
             raise step

@@ -1,10 +1,14 @@
 """Settings: sound defaults; a bad value stops the start with its name, value and rule."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from functions.config import PUSH_DEADLINE_SECONDS, Settings, load, require_callers, require_secrets
 from functions.core.errors import ConfigurationError
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 PROJECT = {"GOOGLE_CLOUD_PROJECT": "project"}
 
 
@@ -29,6 +33,14 @@ def test_a_project_is_all_that_is_needed() -> None:
     assert not settings.on_emulators
 
 
+def test_a_stream_ends_before_the_platform_cuts_it() -> None:
+    """E01: the service's request timeout in Terraform is longer, with room for the end."""
+    infra = (CHECKOUT / "infra" / "locals.tf").read_text()
+    api = re.search(r"api = {.*?timeout\s*=\s*(\d+)", infra, re.DOTALL)
+    assert api is not None
+    assert loaded().stream_seconds + 30 <= int(api[1])
+
+
 @pytest.mark.parametrize("project", [{}, {"GOOGLE_CLOUD_PROJECT": " "}])
 def test_without_a_project_nothing_starts(project: dict[str, str]) -> None:
     """A missing or blank project is named."""
@@ -50,6 +62,7 @@ def test_without_a_project_nothing_starts(project: dict[str, str]) -> None:
         ("EMPANEL_KEY_REQUESTS_PER_MINUTE", "0", "1000000"),
         ("EMPANEL_WAITS", "1", "1000"),
         ("EMPANEL_TENANT_WAITS", "1", "1000"),
+        ("EMPANEL_STREAM_SECONDS", "1", "3500"),
     ],
 )
 def test_a_value_off_its_range_names_variable_value_and_rule(

@@ -1,5 +1,6 @@
 """Records to documents and back: nothing is lost, and what cannot be read says where."""
 
+import traceback
 from dataclasses import replace
 from typing import Any
 
@@ -90,6 +91,14 @@ def test_a_missing_field_is_named(field: str) -> None:
     del document[field]
     with pytest.raises(UnreadableRecord, match=field):
         from_document(Job, document, "jobs/x")
+
+
+def test_what_a_malformed_field_holds_is_in_no_log() -> None:
+    """The stack of the error, which is logged as a whole, names places and no values."""
+    document = to_document(job()) | {"inputs": {"facts": ["planted"], "rubric": "planted"}}
+    with pytest.raises(UnreadableRecord) as caught:
+        from_document(Job, document, "jobs/x")
+    assert "planted" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_document_that_does_not_exist_is_no_record() -> None:

@@ -155,7 +155,7 @@ async def busy(turns: int, ended: asyncio.Event) -> None:
 
 
 async def test_a_claim_begins_after_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as the loop is busy no claim begins; afterwards all of them do."""
+    """As long as the loop is busy no claim begins; afterwards all of them do, few at a time."""
     monkeypatch.setattr("functions.inflight.CALM_PATIENCE_SECONDS", 30.0)
     world, ended, early = World(), asyncio.Event(), []
     places = slots(world)

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from functions.core.access import OPERATOR, ApiKey, key_hash
 from functions.core.documents import api_key_path, to_document
-from functions.core.ports import Create
+from functions.core.ports import Create, Ledger
 from functions.web.api import answer_api
 from functions.web.application import Application
 from functions.web.authentication import KeyRing
@@ -20,15 +20,28 @@ KEY = "ek_of-the-door"
 
 
 class Door:
-    """A client of the interface, with a key of its own; `settings` change those of the world."""
+    """A client of the interface, with a key of its own; `settings` change those of the world.
 
-    def __init__(self, world: World, **settings: Any) -> None:
+    `ledger` stands before the world's.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        ledger: Ledger | None = None,
+        requests_per_minute: int = 0,
+        **settings: Any,
+    ) -> None:
         self._world = world
         services = world.api.services
-        services = replace(services, settings=replace(services.settings, **settings))
-        self._application = Application(
-            services=services, keys=KeyRing(services.ledger), callers=None
+        services = replace(
+            services,
+            settings=replace(services.settings, **settings),
+            ledger=ledger or services.ledger,
         )
+        keys = KeyRing(world.ledger, requests_per_minute=requests_per_minute)
+        self._application = Application(services=services, keys=keys, callers=None)
 
     async def call(
         self, method: str, path: str, *, key: str | None = KEY, **options: Any

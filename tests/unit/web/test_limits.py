@@ -36,6 +36,21 @@ def test_asking_in_vain_makes_nobody_wait_longer() -> None:
     assert [rates.wait_seconds("a") for _ in range(5)] == [60.0] * 5
 
 
+def test_what_is_charged_beyond_the_bucket_is_waited_for() -> None:
+    """A batch of 90 at 60 a minute: the next request waits half a minute, and longer no one."""
+    clock = Moments()
+    rates = Rates(60, clock)
+    assert rates.wait_seconds("a") == 0
+    rates.charge("a", 89)
+    assert rates.wait_seconds("a") == 31.0
+    assert rates.wait_seconds("b") == 0
+    clock.now += 31
+    assert rates.wait_seconds("a") == 0
+    free = Rates(0, clock)
+    free.charge("a", 1000)
+    assert free.wait_seconds("a") == 0
+
+
 def test_each_credential_has_its_own_bucket() -> None:
     """One that is empty says nothing of another; without a limit there is none at all."""
     rates = Rates(1, Moments())

@@ -106,6 +106,7 @@ def test_what_changes_the_books_needs_an_operator() -> None:
         ("DELETE", "/v1/jobs/{job}"),
         ("POST", "/v1/incidents/{incident}/resolve"),
         ("POST", "/v1/notifications/{notification}/redeliver"),
+        ("POST", "/incidents/{incident}/resolve"),
     }
     public = {path for (_, path), role in LEAST_ROLES.items() if role is None}
     assert not any(path.startswith("/v1/") for path in public)
