@@ -13,6 +13,7 @@ from functions.core.errors import ConfigurationError
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _DEFAULT_ENDPOINT = "http://localhost:4318"
 _PROTOCOL = "http/protobuf"
+_TIMEOUTS = tuple(f"OTEL_EXPORTER_OTLP_{signal}TIMEOUT" for signal in ("", "TRACES_", "METRICS_"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +47,7 @@ def load(environ: Mapping[str, str]) -> ExportSettings:
         or environ.get("K_SERVICE", "").strip()
         or "-".join(filter(None, ("empanel", target.replace("_", "-")))),
         version=environ.get("K_REVISION", "").strip() or None,
-        collector_seconds=None if environ.get("OTEL_EXPORTER_OTLP_TIMEOUT") else 3.0,
+        collector_seconds=None if any(map(environ.get, _TIMEOUTS)) else 3.0,
     )
 
 

@@ -16,9 +16,9 @@ from functions import telemetry
 from functions.core.ports import Clock, Provider
 
 CLAIMS_AT_ONCE = 2  # per process: at 40 ms a claim that is 50 calls started in a second
-TICK_SECONDS = 0.002
-CALM_SECONDS = 0.0005  # as late comes a tick where neither the loop nor the machine has a queue
-CALM_PATIENCE_SECONDS = 0.2  # a process that is never calm still starts five claims in a second
+TICK_SECONDS = 0.003
+CALM_SECONDS = 0.001  # as late comes a tick where neither the loop nor the machine has a queue
+CALM_PATIENCE_SECONDS = 0.1  # a process that is never calm still starts ten claims in a second
 
 
 class CallCut(Exception):

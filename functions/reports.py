@@ -6,8 +6,9 @@ silence.
 """
 
 import asyncio
+import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -146,11 +147,20 @@ def _summary(scores: list[float | None], *, of: int) -> dict[str, Any]:
     """Return statistics over the seats that gave a score, out of all seats asked."""
     given = [score for score in scores if score is not None]
     return {
-        "mean": statistics.fmean(given) if given else None,
-        "median": statistics.median(given) if given else None,
+        "mean": _figure(statistics.fmean, given) if given else None,
+        "median": _figure(statistics.median, given) if given else None,
         "min": min(given, default=None),
         "max": max(given, default=None),
-        "stdev": statistics.stdev(given) if len(given) > 1 else None,
+        "stdev": _figure(statistics.stdev, given) if len(given) > 1 else None,
         "n": len(given),
         "of": of,
     }
+
+
+def _figure(statistic: Callable[[list[float]], float], scores: list[float]) -> float | None:
+    """Return a statistic, None where it is beyond what a double holds: scores may be that large."""
+    try:
+        figure = statistic(scores)
+    except OverflowError:
+        return None
+    return figure if math.isfinite(figure) else None

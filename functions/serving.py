@@ -116,6 +116,8 @@ def _checked(target: str) -> config.Settings:
 
     Raises:
         ConfigurationError: a setting breaks its rule.
+        ValueError: a variable breaks a rule of OpenTelemetry's SDK, which would refuse it at every
+            request.
     """
     if target not in config.TARGETS:
         names = ", ".join(config.TARGETS)
@@ -129,6 +131,7 @@ def _checked(target: str) -> config.Settings:
         config.require_callers(settings)
     if target == "notify":
         config.require_secrets(settings)
+    bootstrap.exporting()
     return settings
 
 

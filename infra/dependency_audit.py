@@ -22,7 +22,7 @@ OPTIONS = ("--require-hashes", "--disable-pip", "--format=json", "--progress-spi
 def main(files: Sequence[str]) -> int:
     """Audit each file of pinned requirements; return the worst that was found."""
     if not files:
-        print("Name the files of pinned requirements to audit.", file=sys.stderr)  # noqa: T201
+        print("Name the files of pinned requirements to audit.", file=sys.stderr)  # noqa: T201 - a command
         return UNREACHABLE
     return max([_audit(file) for file in files], key=(CLEAN, UNREACHABLE, VULNERABLE).index)
 

@@ -60,7 +60,10 @@ locals {
   packed             = 0.5
   evaluate_instances = max(2, ceil(local.seats_at_once / (local.calls_per_instance * local.packed)))
   # A seat costs the API about two requests (its share of a submission, its readers) of 0.2 s each.
-  api_instances = max(2, var.min_instances, ceil(var.seats_per_second * 2 * 0.2 / (var.concurrency * local.packed)) + 1)
+  # Requests that stay come on top; in each instance they leave a quarter of the slots to all others.
+  waits         = floor(var.concurrency * 0.75)
+  api_busy      = ceil(var.seats_per_second * 2 * 0.2 / (var.concurrency * local.packed))
+  api_instances = max(2, var.min_instances, local.api_busy + ceil(var.waiting_callers / local.waits) + 1)
   # At most one notification a seat, 2 s each where receivers are slow.
   notify_instances = max(2, ceil(var.seats_per_second * 2 / (var.concurrency * local.packed)))
 

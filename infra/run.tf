@@ -180,6 +180,8 @@ locals {
       target == "api" ? {
         EMPANEL_KEY_REQUESTS_PER_MINUTE = tostring(var.api_limits.key_requests_per_minute)
         EMPANEL_TENANT_OPEN_SEATS       = tostring(var.api_limits.tenant_open_seats)
+        EMPANEL_WAITS                   = tostring(local.waits)
+        EMPANEL_TENANT_WAITS            = tostring(ceil(local.waits / 2))
       } : {},
       # ID tokens of the accounts in the file are meant for the audience that Cloud Run knows too.
       target == "api" && var.tenants_file_version != null ? {

@@ -181,6 +181,17 @@ variable "provider_concurrency" {
   }
 }
 
+variable "waiting_callers" {
+  description = "Most callers who stay at once: Prefer: wait, event streams, open jobs' pages of the console. More are answered at once, or told 429."
+  type        = number
+  default     = 100
+
+  validation {
+    condition     = var.waiting_callers >= 0 && var.waiting_callers <= 10000
+    error_message = "waiting_callers must be 0 to 10000."
+  }
+}
+
 variable "min_instances" {
   description = "API instances kept warm."
   type        = number

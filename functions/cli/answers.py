@@ -90,6 +90,7 @@ class JobPage(Body):
     """One page of the list of jobs, newest first."""
 
     jobs: tuple[Job, ...]
+    unreadable: tuple[str, ...] = ()
     next_cursor: str | None = None
 
 

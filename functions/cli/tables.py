@@ -166,9 +166,12 @@ def job_table(page: JobPage) -> RenderableType:
         for job in page.jobs
     )
     listed = table(("job", "state", "seats ended", "submitted", "owner", "labels"), rows)
-    if page.next_cursor is None:
-        return listed if page.jobs else line("No jobs.")
-    return Group(listed, line(f"More: --cursor {page.next_cursor}"))
+    below = [line(f"Cannot be read: {job}", style="red") for job in page.unreadable]
+    if page.next_cursor is not None:
+        below.append(line(f"More: --cursor {page.next_cursor}"))
+    if not page.jobs and not below:
+        return line("No jobs.")
+    return Group(listed, *below) if below else listed
 
 
 def problem_view(problem: Problem, status: int) -> RenderableType:

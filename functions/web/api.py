@@ -141,7 +141,9 @@ async def read_jobs(application: Application, request: Request) -> Response:
     caller = await application.keys.caller(request)
     page = await find_jobs(application, caller, request.query_params)
     jobs = [job_summary(job) for job in page.jobs]
-    return JSONResponse({"jobs": jobs, "next_cursor": page.next_cursor})
+    return JSONResponse(
+        {"jobs": jobs, "unreadable": list(page.unreadable), "next_cursor": page.next_cursor}
+    )
 
 
 async def _job(application: Application, request: Request) -> Job:

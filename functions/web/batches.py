@@ -7,7 +7,7 @@ when the process ends, are to be sent again; that is safe, as the same line is t
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from functions.services import Services
@@ -16,6 +16,8 @@ from functions.web.faults import Fault
 from functions.web.problems import Problem
 
 MAX_LINES = 1000
+# Of one line: a short line can break a hundred rules at places with long names, a thousand times.
+MAX_ERRORS_BYTES = 16 * 1024
 AT_ONCE = 16  # lines of one batch in work; a tenant's day takes fifty writers at once
 BATCH_SECONDS = 50.0  # clients, and what stands before us, commonly give up after 60
 
@@ -50,9 +52,21 @@ def shown(number: int, status: int, job: Mapping[str, Any]) -> bytes:
 
 
 def refused(number: int, problem: Problem) -> bytes:
-    """Return the answer to a line that was refused."""
+    """Return the answer to a line that was refused, with as many of its faults as have room."""
     document = problem.to_document()
+    if "errors" in document:
+        document["errors"] = list(_fitting(document["errors"]))
     return _rendered({"line": number, "status": problem.status, "problem": document})
+
+
+def _fitting(errors: Iterable[Mapping[str, str]]) -> Iterator[Mapping[str, str]]:
+    """Yield the first errors, and further ones up to `MAX_ERRORS_BYTES`."""
+    size = 0
+    for error in errors:
+        known, size = size, size + len(json.dumps(error))
+        if known and size > MAX_ERRORS_BYTES:
+            return
+        yield error
 
 
 def _rendered(answer: Mapping[str, Any]) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from functions import telemetry
 from functions.web.limits import Place
@@ -68,19 +68,22 @@ class EventStream(Response):
 
     async def _talk(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        await send(start)
+        await self._pass(send, start, STALLED_SECONDS)  # behind an earlier answer, perhaps unread
         async with aclosing(self._blocks()) as blocks:
-            async for block in blocks:
+            while not self._stuck and (block := await anext(blocks, None)) is not None:
                 await self._send(send, block, STALLED_SECONDS)
-                if self._stuck:
-                    return
 
     async def _send(self, send: Send, block: bytes, within_seconds: float) -> None:
-        """Send a block, an empty one to end; `_stuck` until, and unless, the caller takes it."""
+        """Send a block, an empty one to end."""
+        message = {"type": "http.response.body", "body": block, "more_body": bool(block)}
+        await self._pass(send, message, within_seconds)
+
+    async def _pass(self, send: Send, message: Message, within_seconds: float) -> None:
+        """Send a message; `_stuck` until, and unless, the caller takes it."""
         self._stuck = True
         try:
             async with asyncio.timeout(within_seconds):
-                await send({"type": "http.response.body", "body": block, "more_body": bool(block)})
+                await send(message)
         except TimeoutError:
             return
         self._stuck = False

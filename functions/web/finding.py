@@ -1,5 +1,6 @@
 """What a request names within the caller's tenant: a job, or a page of them. For several routes."""
 
+import asyncio
 from collections.abc import Mapping
 
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from functions.web import problems, queries
 from functions.web.application import Application
 from functions.web.authentication import Caller
 from functions.web.faults import Fault
+from functions.web.routing import record_unreadable
 
 LIST_PARAMETERS = frozenset({"state", "window", "owner", "label", "limit", "cursor"})
 
@@ -46,6 +48,8 @@ async def job_of(application: Application, caller: Caller, identity: str) -> Job
 async def find_jobs(application: Application, caller: Caller, query: Mapping[str, str]) -> Page:
     """Return the page of the caller's jobs that a query asks for, newest first.
 
+    An operator is told of those that cannot be read.
+
     Raises:
         Problem: 400 for an unknown parameter or a bad value.
         LedgerUnavailable: no answer.
@@ -59,11 +63,14 @@ async def find_jobs(application: Application, caller: Caller, query: Mapping[str
     )
     limit, cursor = queries.limit(query.get("limit")), query.get("cursor")
     try:
-        return await list_jobs(
+        page = await list_jobs(
             application.services, caller.tenant, wanted, limit=limit, cursor=cursor
         )
     except BadCursor as exc:
         raise problems.bad_request(f"the query parameter 'cursor' is wrong: {exc}") from exc
+    told = (record_unreadable(application.services, error) for error in page.unreadable.values())
+    await asyncio.gather(*told)
+    return page
 
 
 def too_many_open(error: TooManyOpen) -> problems.Problem:

@@ -34,12 +34,9 @@ class Rates:
             self._forget(now)
         return 0.0
 
-    def spent_seconds(self, credential: str) -> float:
-        """Return what `wait_seconds` would, and take nothing."""
-        if self._per_minute == 0:
-            return 0.0
-        left = self._left(credential, self._monotonic())
-        return max(0.0, 1 - left) * SECONDS_A_MINUTE / self._per_minute
+    def give_back(self, credential: str) -> None:
+        """Put a request that was taken back into the bucket: it was none that is limited."""
+        self.charge(credential, -1)
 
     def charge(self, credential: str, requests: int) -> None:
         """Take requests out of the bucket that may not be in it: the next ones wait for them."""

@@ -184,6 +184,10 @@ class JobPage(Shown):
     """A page of jobs, newest first."""
 
     jobs: list[JobListed]
+    unreadable: list[str] = Field(
+        description="IDs of jobs of this page whose record this release cannot read; an operator is"
+        " told of each by an incident."
+    )
     next_cursor: str | None = Field(description="The next page's `cursor`, null at the end.")
 
 

@@ -20,15 +20,19 @@ COUNTED_SECONDS = 20.0  # of a seat, when its renewals were counted
 Row = tuple[str, str, float, str]  # group, what, quantity, name of its price
 
 
+BASES = ("copy", "second hand", "analogy", "memory")  # how far a price can be trusted
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
-    """What so many units cost, by whose word and of which day."""
+    """What so many units cost, by whose word and of which day; `prices.toml` explains `basis`."""
 
     usd: float
     per: int
     unit: str
     source: str
     read: str
+    basis: str
 
     @property
     def each(self) -> float:

@@ -1,4 +1,4 @@
-# What must hold of every plan; each assertion was seen to fail (tests/infra/test_seeded_mistakes.py).
+# What must hold of every plan. tests/infra/test_terraform.py makes mistakes that these must find.
 # With the provider mocked, values that only Google knows are made up.
 mock_provider "google" {
   mock_data "google_project" {
@@ -156,6 +156,14 @@ run "services" {
   }
 
   assert {
+    condition = [
+      for name in ["EMPANEL_WAITS", "EMPANEL_TENANT_WAITS"] :
+      one([for env in google_cloud_run_v2_service.service["api"].template[0].containers[0].env : env.value if env.name == name])
+    ] == ["60", "30"]
+    error_message = "Of 80 requests at once 60 may be waits and streams, 30 of them one tenant's."
+  }
+
+  assert {
     condition     = alltrue([for service in google_cloud_run_v2_service.service : service.template[0].containers[0].resources[0].cpu_idle])
     error_message = "Idle instances are not billed."
   }
@@ -163,6 +171,11 @@ run "services" {
   assert {
     condition     = google_cloud_run_v2_service.service["evaluate"].template[0].scaling[0].max_instance_count == 67
     error_message = "100 seats a second of 20 s are 2,000 at once: 67 instances of 60 calls, half packed."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.service["api"].template[0].scaling[0].max_instance_count == 4
+    error_message = "40 requests at once are one instance of the API, 100 callers who wait two more, and one is to spare."
   }
 
   assert {
@@ -178,6 +191,23 @@ run "services" {
   assert {
     condition     = alltrue([for service in google_cloud_run_v2_service.service : service.deletion_protection])
     error_message = "Services are protected from deletion."
+  }
+}
+
+run "few_slots" {
+  command = apply
+
+  variables {
+    concurrency          = 8
+    provider_concurrency = 6
+  }
+
+  assert {
+    condition = [
+      for name in ["EMPANEL_WAITS", "EMPANEL_TENANT_WAITS"] :
+      one([for env in google_cloud_run_v2_service.service["api"].template[0].containers[0].env : env.value if env.name == name])
+    ] == ["6", "3"]
+    error_message = "Waits and streams never fill an instance."
   }
 }
 

@@ -115,6 +115,16 @@ run "one_request_at_once" {
   expect_failures = [var.concurrency]
 }
 
+run "fewer_callers_than_none" {
+  command = plan
+
+  variables {
+    waiting_callers = -1
+  }
+
+  expect_failures = [var.waiting_callers]
+}
+
 run "public_group" {
   command = plan
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.cost.model import (
+    BASES,
     Counts,
     Price,
     idle,
@@ -81,6 +82,15 @@ def test_a_million_seats_cost_at_most_what_is_aimed_at(
     assert total(running(counts, prices, SEATS)) <= MOST_USD == 30.0
 
 
+def test_the_page_says_where_the_aim_is_missed(
+    counts: Counts, prices: dict[str, Price]
+) -> None:
+    """Instances that are packed half, as the most instances are planned, cost more than the aim."""
+    half = total(running(with_assumed(counts, utilisation=0.5), prices, SEATS))
+    assert half > MOST_USD
+    assert f"cost {half:.2f} $ then" in " ".join((INFRA / "COST.md").read_text().split())
+
+
 def test_what_is_assumed_is_what_is_deployed(counts: Counts) -> None:
     """Concurrency, time of a seat, memory and retention are the defaults of the deployment."""
     variables = (INFRA / "variables.tf").read_text(encoding="utf-8")
@@ -127,5 +137,6 @@ def test_a_line_is_quantity_times_price(counts: Counts, prices: dict[str, Price]
 
 
 def test_every_price_has_its_source_and_date(prices: dict[str, Price]) -> None:
-    """A price without them cannot be looked up again."""
+    """A price without them cannot be looked up again; its basis says how far it can be trusted."""
     assert all(re.search(r"\d{4}-\d\d", price.read) and price.source for price in prices.values())
+    assert {price.basis for price in prices.values()} == set(BASES)

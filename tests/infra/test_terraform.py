@@ -207,6 +207,12 @@ MISTAKES = (
     ),
     (
         "locals.tf",
+        "= floor(var.concurrency * 0.75)\n",
+        "= 64\n",
+        "Waits and streams never fill an instance.",
+    ),
+    (
+        "locals.tf",
         'publishes = ["events"]',
         'publishes = ["events", "evaluate"]',
         "A service publishes to the topics that its code publishes to",

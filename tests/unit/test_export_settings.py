@@ -71,3 +71,11 @@ def test_a_mistake_is_told_with_name_value_and_rule(environ: dict[str, str], tol
     with pytest.raises(ConfigurationError) as refused:
         load(environ)
     assert str(refused.value) == told
+
+
+@pytest.mark.parametrize("signal", ["", "TRACES_", "METRICS_"])
+def test_a_timeout_that_the_operator_names_is_the_sdks_to_read(signal: str) -> None:
+    """For all signals or for one; without any, the collector has three seconds."""
+    assert load({BASE: "http://c"}).collector_seconds == 3.0
+    named = {BASE: "http://c", f"OTEL_EXPORTER_OTLP_{signal}TIMEOUT": "7"}
+    assert load(named).collector_seconds is None

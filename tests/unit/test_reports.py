@@ -1,6 +1,7 @@
 """The panel's report: complete, or partial with every missing seat named."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -113,3 +114,25 @@ async def test_one_answer_has_no_spread() -> None:
     await world.finish()
     summary = (await report_of(world, job))["summary"]
     assert (summary["n"], summary["stdev"]) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("low", "unknown"), [(1.7e308, {"mean", "median"}), (-1.7e308, {"stdev"})]
+)
+async def test_scores_as_large_as_doubles_go_have_a_report(low: float, unknown: set[str]) -> None:
+    """A figure that no double holds is null; the others, and the answers, are there."""
+    scores = {"m0": low, "m1": 1.7e308}
+    shape = {"type": "object", "properties": {"score": {"type": "number"}}}
+    world = World()
+    world.provider.script = lambda request, _: ProviderAnswer(
+        text=json.dumps({"score": scores[request.model]}), model_returned="returned"
+    )
+    rubric = {"instructions": "Score.", "output_schema": shape}
+    job = await world.submit(replace(submission(list(scores)), rubric=rubric))
+    await world.finish()
+    report = await report_of(world, job)
+    assert report["complete"]
+    summary = report["summary"]
+    assert {name for name, figure in summary.items() if figure is None} == unknown
+    assert (summary["min"], summary["max"], summary["n"]) == (low, 1.7e308, 2)
+    json.dumps(report, allow_nan=False)

@@ -43,3 +43,25 @@ def test_a_mistake_in_the_providers_stops_the_start(tmp_path: Path, text: str, s
     assert ended.returncode == 2
     assert shown in said
     assert KEY not in said
+
+
+def test_a_mistake_that_only_the_telemetry_sdk_knows_stops_the_start() -> None:
+    """Found at the first request it would be found at every one: each would be answered 500."""
+    environment = child_environment() | {
+        "FUNCTION_TARGET": "api",
+        "GOOGLE_CLOUD_PROJECT": "p-1",
+        "EMPANEL_BUCKET": "b",
+        "OPENAI_API_KEY": KEY,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+        "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "many",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "functions.serving"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be a non-negative integer" in ended.stdout

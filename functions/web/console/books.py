@@ -4,7 +4,7 @@ from starlette.responses import Response
 
 from functions.audit_reports import audit_summary, audit_view
 from functions.core.access import OPERATOR
-from functions.core.audits import GAPS, LISTS
+from functions.core.audits import LISTS
 from functions.core.times import rfc3339
 from functions.incidents import OPEN, RESOLVED
 from functions.web import queries
@@ -21,6 +21,7 @@ from functions.web.ledger_api import (
 AUDITS_ON_A_PAGE = 100
 INCIDENTS_ON_A_PAGE = "50"
 ANY = "all"
+NO_GAPS = ("repairs", "errors")  # what was brought back, and what makes an audit incomplete
 # What the entries are, in those of an audit's lists whose entries are texts.
 NAMED = {
     "missing_terminal": "job_id",
@@ -58,7 +59,7 @@ async def show_audit(visit: Visit) -> Response:
         lists=[
             {"name": name, "rows": [_row(name, entry) for entry in audit[name]]} for name in shown
         ],
-        gaps=any(audit[name] for name in LISTS if name in GAPS or name == "aged"),
+        gaps=any(name not in NO_GAPS for name in shown),
     )
 
 

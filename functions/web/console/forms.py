@@ -71,7 +71,7 @@ def require_same_origin(request: Request) -> None:
         raise problems.forbidden("the form was not sent from a page of this console")
 
 
-async def read_form(request: Request) -> Mapping[str, str]:
+async def read_form(request: Request, limit_bytes: int = MAX_FORM_BYTES) -> Mapping[str, str]:
     """Return a form's fields; of a field given twice the last one counts.
 
     Raises:
@@ -79,7 +79,7 @@ async def read_form(request: Request) -> Mapping[str, str]:
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise problems.unsupported_media_type(f"Content-Type must be {MEDIA_TYPE}", MEDIA_TYPE)
-    body = await read_body(request, MAX_FORM_BYTES)
+    body = await read_body(request, limit_bytes)
     try:
         fields = parse_qsl(
             body.decode("ascii"),

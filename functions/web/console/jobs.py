@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from functions import telemetry
 from functions.cancellation import cancel
-from functions.core.errors import ObjectsUnavailable
+from functions.core.errors import ObjectsUnavailable, UnreadableRecord
 from functions.core.jobs import Job, JobState, SeatState
 from functions.reports import build_report
 from functions.services import Services
@@ -18,6 +18,7 @@ from functions.web.console.visits import Visit, form, page, redirect
 from functions.web.ended_api import replayed
 from functions.web.finding import LIST_PARAMETERS, find_jobs, job_of
 from functions.web.polling import poll_seconds
+from functions.web.routing import record_unreadable
 
 JOBS_ON_A_PAGE = "25"
 READS_AT_ONCE = 8
@@ -28,7 +29,7 @@ async def show_jobs(visit: Visit) -> Response:
     """Show a page of jobs, each as it is now: its head alone would be behind."""
     query = visit.query
     found = await find_jobs(visit.application, visit.caller, {"limit": JOBS_ON_A_PAGE} | query)
-    statuses = await _read_all(visit.services, found.jobs)
+    statuses, damaged = await _read_all(visit.services, found.jobs)
     return rendered(
         "jobs.html",
         visit=visit,
@@ -38,6 +39,7 @@ async def show_jobs(visit: Visit) -> Response:
         filtered=bool(query.keys() - {"limit", "cursor"}),
         later="cursor" in query,
         next_cursor=found.next_cursor,
+        unreadable=[*found.unreadable, *damaged],
     )
 
 
@@ -88,14 +90,21 @@ async def replay_job(visit: Visit) -> Response:
     return redirect(f"/jobs/{job.id}")
 
 
-async def _read_all(services: Services, jobs: tuple[Job, ...]) -> list[JobStatus]:
+async def _read_all(services: Services, jobs: tuple[Job, ...]) -> tuple[list[JobStatus], list[str]]:
+    """Return how the jobs stand, and the IDs of those that have a record which cannot be read."""
     limit = asyncio.Semaphore(READS_AT_ONCE)
 
-    async def read(job: Job) -> JobStatus:
+    async def read(job: Job) -> JobStatus | str:
         async with limit:
-            return await read_status(services, job)
+            try:
+                return await read_status(services, job)
+            except UnreadableRecord as exc:
+                await record_unreadable(services, exc)
+                return job.id
 
-    return await asyncio.gather(*map(read, jobs))
+    found = await asyncio.gather(*map(read, jobs))
+    statuses = [each for each in found if isinstance(each, JobStatus)]
+    return statuses, [each for each in found if isinstance(each, str)]
 
 
 def _ended(status: JobStatus) -> int:

@@ -15,6 +15,8 @@ from functions.web.console.visits import local_path, redirect, refused
 from functions.web.cookies import can_sign_in, forget_key, key_in_cookie, set_key
 from functions.web.routing import refusal, route
 
+# Anybody may send one: room for the longest key and path, every byte of them in three.
+SIGN_IN_BYTES = 16 * 1024
 WRONG = "This key is not valid."
 NO_KEY = "Enter your API key."
 PLAIN_HTTP = "Signing in needs https: over plain http others could read the key."
@@ -50,22 +52,23 @@ async def _signed_in(application: Application, request: Request) -> Response:
         LedgerUnavailable: the key cannot be looked up.
     """
     require_same_origin(request)
-    form = await read_form(request)
+    form = await read_form(request, SIGN_IN_BYTES)
     path, key = local_path(form.get("next")), form.get("key", "").strip()
     if not can_sign_in(request):
         return _form(path, PLAIN_HTTP, status=403)
     if not key:
         return _form(path, NO_KEY, status=422)
     address = _address(request)
-    wait_seconds = application.wrong_keys.spent_seconds(address)
+    # Counted before it is looked up: else any number that come together would be.
+    wait_seconds = application.wrong_keys.wait_seconds(address)
     if wait_seconds > 0:
         raise problems.rate_limited("too many wrong keys came from this address", wait_seconds)
     try:
         caller = await application.keys.holder(key)
     except problems.Problem as problem:
-        application.wrong_keys.wait_seconds(address)
         telemetry.warning("wrong key at sign-in", address=address)
         return _form(path, WRONG, status=problem.status, headers=problem.headers)
+    application.wrong_keys.give_back(address)
     telemetry.event("signed in", tenant=caller.tenant, key=caller.credential)
     response = redirect(path)
     set_key(request, response, key)

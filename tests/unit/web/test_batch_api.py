@@ -16,6 +16,7 @@ from functions.core.errors import LedgerUnavailable
 from functions.core.identities import job_id
 from functions.core.ports import Create, Write
 from functions.tenant_caps import TenantCaps
+from functions.web import batches
 from tests.faults.world import TENANT, TOPIC, World
 from tests.unit.web.door import Door
 
@@ -348,3 +349,24 @@ async def test_the_callers_trace_is_every_lines() -> None:
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     await answered(Door(world), job(1), job(2), traceparent=trace)
     assert [job.traceparent for job in world.jobs().values()] == [trace, trace]
+
+
+def faulty(place: str, count: int) -> bytes:
+    """A line that breaks the same rule many times, at places with a long name."""
+    return json.dumps({place: ["NaN"] * count}).replace('"NaN"', "NaN").encode()
+
+
+@pytest.mark.parametrize("letter", ["a", "~", "\u00e9", "\u0001"])
+async def test_a_batch_of_faults_is_answered_within_bounds(letter: str) -> None:
+    """Few faults of a line are all told; of a hundred at long places as many as have room."""
+    door = Door(World())
+    lines = [faulty(letter * 500, 200)] * 300
+    while len(b"\n".join(lines)) > 1024 * 1024:
+        lines.pop()
+    answer = await send(door, *lines)
+    assert len(answer.content) <= len(lines) * (batches.MAX_ERRORS_BYTES + 16 * 1024)
+    for line in map(json.loads, answer.content.splitlines()):
+        assert line["status"] == 400
+        assert "at least 100" in line["problem"]["detail"] or line["problem"]["errors"]
+    [few] = await answered(door, faulty("a" * 20, 100))
+    assert len(few["problem"]["errors"]) == 100

@@ -390,6 +390,19 @@ async def test_a_reader_who_takes_nothing_is_given_up(monkeypatch: pytest.Monkey
     assert application.waits._taken.total() == 0
 
 
+async def test_a_reader_of_nothing_at_all_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier answer that was not taken from the connection bars even the first line."""
+    monkeypatch.setattr(event_stream, "STALLED_SECONDS", 0.05)
+    world = World()
+    application, job, _ = await opened(world)
+    caller = listener(application, job.id)
+    caller.reading.clear()
+    await asyncio.wait_for(caller.listen(), 5)
+    assert caller.sent == 1
+    assert application.waits._taken.total() == 0
+    assert len(application.watches) == 0
+
+
 @pytest.mark.parametrize("stuck", ["a block", "the end"])
 async def test_a_stuck_reader_does_not_hold_a_shutdown_up(
     stuck: str, monkeypatch: pytest.MonkeyPatch

@@ -10,8 +10,10 @@ import pytest
 
 from functions.audit import audit
 from functions.core.access import OPERATOR, SUBMITTER
+from functions.core.documents import job_path, seat_path
 from functions.core.errors import LedgerUnavailable, ObjectsUnavailable
 from functions.core.jobs import Job, Usage
+from functions.core.ports import Update
 from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
 from functions.incidents import open_incident
 from functions.web.console.pages import POLICY
@@ -326,6 +328,34 @@ async def test_the_counts_of_an_audit_sum_to_its_population() -> None:
     assert page.one("a", href=f"/jobs/{job.id}").text == job.id
 
 
+@pytest.mark.parametrize(
+    ("name", "entry", "gap"),
+    [
+        ("undelivered_notifications", "dec_1.1", True),
+        ("orphan_outputs", "gs://bucket/outputs/x", True),
+        ("off_window", "job_1", True),
+        ("repairs", {"kind": "dispatched", "job_id": "job_1", "at": None, "reason": "lost"}, False),
+    ],
+)
+async def test_a_page_with_a_gap_never_says_that_there_is_none(
+    name: str, entry: Any, gap: bool
+) -> None:
+    """What is listed as missing is a gap, as the command line has it; what was repaired is none."""
+    world = World()
+    job = await world.submit(submission())
+    await world.finish()
+    world.clock.advance(7200)
+    await audit(world.reconciler.services)
+    [path] = [path for path in world.ledger.stored() if path.startswith("windows/")]
+    world.ledger._documents[path].data["view"][name] = [entry]
+    async with visiting(await staffed(world)) as visitor:
+        await visitor.sign_in(key_of(SUBMITTER))
+        page = await visitor.page(f"/audits/{job.window}")
+    assert ("There are gaps." in page.text) is gap
+    assert ("there is no gap" in page.text) is not gap
+    assert page.one("h2", id=name)
+
+
 async def test_an_incident_says_who_owns_it_and_until_when() -> None:
     """An open one that is past its time is marked as overdue, in words."""
     world, _ = await everything()
@@ -413,3 +443,23 @@ async def test_the_rate_of_a_key_counts_for_pages_too() -> None:
         answers = [await visitor.get("/submit") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert "retry-after" in answers[2].headers
+
+
+async def test_a_job_that_cannot_be_read_hides_no_other() -> None:
+    """The list shows the others and names that one, whether its head or a seat cannot be read."""
+    world = World()
+    world.provider.script = one_answers
+    names = [(await hostile(world, "good", key=key)).id for key in ("a", "b", "c")]
+    await world.finish()
+    for path in (job_path(names[0]), seat_path(names[1], 1, 0)):
+        await world.ledger.commit(Update(path=path, fields={"v": 99}))
+    async with visiting(await staffed(world)) as visitor:
+        await visitor.sign_in(key_of(SUBMITTER))
+        page = await visitor.page("/")
+    boxes = [
+        box.attributes["value"] for box in page.all("input") if box.attributes["name"] == "job"
+    ]
+    assert boxes == [names[2]]
+    [notice] = [p for p in page.all("p") if p.attributes.get("role") == "alert"]
+    assert {link.text for link in notice.all("a")} == {names[0], names[1]}
+    assert len([path for path in world.ledger.stored() if path.startswith("incidents/")]) == 2

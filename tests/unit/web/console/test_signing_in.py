@@ -1,7 +1,9 @@
 """Sign in, stay, leave: the cookie, where a browser is sent, and what the cookie opens."""
 
+import asyncio
 import json
 from typing import Any
+from unittest import mock
 
 import httpx
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from functions.core.access import SUBMITTER, key_hash
 from functions.core.documents import api_key_path
 from functions.core.ports import SERVER_TIME, Update
+from functions.web.authentication import Caller, KeyRing
 from functions.web.console.visits import local_path
 from functions.web.roles import LEAST_ROLES
 from functions.web.routing import ApiRoute
@@ -140,6 +143,45 @@ async def test_wrong_keys_from_one_address_are_stopped() -> None:
     assert stopped.status_code == still.status_code == 429
     assert int(stopped.headers["retry-after"]) >= 1
     assert other.status_code == 303
+
+
+async def test_what_nobody_has_signed_in_for_is_small() -> None:
+    """The longest key and path fit; what is longer than any is not taken in."""
+    async with visiting(await staffed(World())) as visitor:
+        longest = await visitor.post("/login", {"key": "%" * 512, "next": "/" + "%" * 1999})
+        longer = await visitor.post("/login", {"key": "k" * 20_000})
+    assert longest.status_code == 401
+    assert 'value="/%' in longest.text
+    assert longer.status_code == 413
+
+
+async def test_wrong_keys_sent_at_once_are_stopped_as_well() -> None:
+    """Of forty at a time ten are looked up; right keys use nothing up, in whatever number."""
+    application = await staffed(World())
+    async with visiting(application) as visitor:
+        for _ in range(12):
+            right = await visitor.post("/login", {"key": KEY})
+            assert right.status_code == 303
+        keys = application.keys
+        waiting = asyncio.Event()
+        looked_up = 0
+
+        async def slow(key: str | None) -> Caller:
+            nonlocal looked_up
+            looked_up += 1
+            await waiting.wait()
+            return await KeyRing.holder(keys, key)
+
+        with mock.patch.object(keys, "holder", slow):
+            tries = [
+                asyncio.create_task(visitor.post("/login", {"key": f"ek_{n}"})) for n in range(40)
+            ]
+            for _ in range(200):
+                await asyncio.sleep(0)
+            waiting.set()
+            answers = [(await each).status_code for each in tries]
+    assert looked_up == 10
+    assert (answers.count(401), answers.count(429)) == (10, 30)
 
 
 @pytest.mark.parametrize("given", ELSEWHERE)
