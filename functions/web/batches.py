@@ -14,6 +14,7 @@ from functions.services import Services
 from functions.web import problems
 from functions.web.faults import Fault
 from functions.web.problems import Problem
+from functions.web.racing import first_of
 
 MAX_LINES = 1000
 # Of one line: a short line can break a hundred rules at places with long names, a thousand times.
@@ -91,28 +92,14 @@ async def answer_all(
             answers[number] = await answer_line(number, line)
             await asyncio.sleep(0)  # a line that is refused at once has not let anybody else run
 
-    await _within_time(services, work, min(AT_ONCE, len(lines)))
+    await first_of(_all(work, min(AT_ONCE, len(lines))), _time_over(services))
     left_out = _left_out(services)
     numbers = range(1, len(lines) + 1)
     return [answers.get(number) or refused(number, left_out) for number in numbers]
 
 
-async def _within_time(services: Services, work: Work, count: int) -> None:
-    """Do the work `count` times at once, and cancel what is not done when the time is over."""
-    working = asyncio.create_task(_all(work, count), name="batch")
-    over = asyncio.create_task(_time_over(services), name="batch time")
-    both = {working, over}
-    try:
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in both:
-            task.cancel()
-        await asyncio.wait(both)
-    if not working.cancelled():
-        working.result()
-
-
 async def _all(work: Work, count: int) -> None:
+    """Do the work `count` times at once."""
     async with asyncio.TaskGroup() as group:
         for _ in range(count):
             group.create_task(work(), name="lines of a batch")

@@ -82,9 +82,7 @@ def test_a_million_seats_cost_at_most_what_is_aimed_at(
     assert total(running(counts, prices, SEATS)) <= MOST_USD == 30.0
 
 
-def test_the_page_says_where_the_aim_is_missed(
-    counts: Counts, prices: dict[str, Price]
-) -> None:
+def test_the_page_says_where_the_aim_is_missed(counts: Counts, prices: dict[str, Price]) -> None:
     """Instances that are packed half, as the most instances are planned, cost more than the aim."""
     half = total(running(with_assumed(counts, utilisation=0.5), prices, SEATS))
     assert half > MOST_USD

@@ -18,6 +18,7 @@ from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
 from functions.incidents import open_incident
 from functions.web.console.pages import POLICY
 from functions.web.headers import HEADERS
+from tests.faults.notifying import NotifyingWorld
 from tests.faults.world import TENANT, World, submission
 from tests.unit.web.console.html import Element, read_page
 from tests.unit.web.console.visitor import OTHER, PLANTED, key_of, staffed, visiting
@@ -341,9 +342,9 @@ async def test_a_page_with_a_gap_never_says_that_there_is_none(
     name: str, entry: Any, gap: bool
 ) -> None:
     """What is listed as missing is a gap, as the command line has it; what was repaired is none."""
-    world = World()
-    job = await world.submit(submission())
-    await world.finish()
+    world = NotifyingWorld()
+    job = await world.ended()
+    await world.settle()
     world.clock.advance(7200)
     await audit(world.reconciler.services)
     [path] = [path for path in world.ledger.stored() if path.startswith("windows/")]
