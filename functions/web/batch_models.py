@@ -18,7 +18,10 @@ class LineAccepted(Shown):
 
 
 class LineRefused(Shown):
-    """A line that was refused; after a 5xx it is not certain whether its job was accepted."""
+    """A line that was refused; after a 5xx it is not certain whether its job was accepted.
+
+    Of many faults at places with long names it tells the first ones.
+    """
 
     line: LineNumber
     status: int = Field(

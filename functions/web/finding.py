@@ -58,7 +58,7 @@ async def find_jobs(application: Application, caller: Caller, query: Mapping[str
     wanted = JobFilter(
         state=queries.state(query.get("state")),
         window=queries.window(query.get("window")),
-        owner=query.get("owner"),
+        owner=queries.owner(query.get("owner")),
         label=queries.label(query.get("label")),
     )
     limit, cursor = queries.limit(query.get("limit")), query.get("cursor")

@@ -70,13 +70,17 @@ OWNER = Parameter(
     name="owner",
     place="query",
     description="Only jobs of this owner.",
-    schema={"type": "string"},
+    schema={"type": "string", "maxLength": request_models.MAX_OWNER_CHARACTERS},
 )
 LABEL = Parameter(
     name="label",
     place="query",
     description="Only jobs with this label, as `key:value`.",
-    schema={"type": "string", "pattern": ":"},
+    schema={
+        "type": "string",
+        "pattern": ":",
+        "maxLength": request_models.MAX_PAIR_CHARACTERS,
+    },
     example="run:november",
 )
 FROM = Parameter(

@@ -8,6 +8,7 @@ from starlette.datastructures import QueryParams
 from functions.core.identities import window_of
 from functions.core.jobs import JobState
 from functions.web import problems
+from functions.web.request_models import MAX_OWNER_CHARACTERS, MAX_PAIR_CHARACTERS
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 
@@ -70,6 +71,15 @@ def is_window(text: str) -> bool:
         return False
 
 
+def owner(text: str | None) -> str | None:
+    """Return an owner's name.
+
+    Raises:
+        Problem: 400.
+    """
+    return _bounded(text, "owner", MAX_OWNER_CHARACTERS)
+
+
 def label(text: str | None) -> str | None:
     """Return a label as `key:value`.
 
@@ -78,6 +88,15 @@ def label(text: str | None) -> str | None:
     """
     if text is not None and not text.partition(":")[1]:
         raise problems.bad_request("the query parameter 'label' must be 'key:value'")
+    return _bounded(text, "label", MAX_PAIR_CHARACTERS)
+
+
+def _bounded(text: str | None, name: str, most: int) -> str | None:
+    """Refuse what no job can have: Firestore refuses queries for more than it indexes of a text."""
+    if text is not None and len(text) > most:
+        raise problems.bad_request(
+            f"the query parameter {name!r} must have at most {most} characters, not {len(text)}"
+        )
     return text
 
 

@@ -28,9 +28,11 @@ MAX_SEATS = 50
 MAX_CRITERIA = 50
 MAX_LABELS = 64
 MAX_LABEL_CHARACTERS = 255
+MAX_OWNER_CHARACTERS = 128
 SEAT_NAME = r"^[A-Za-z0-9._:/@-]{1,128}$"
 IDEMPOTENCY_KEY = r"^[ -~]{1,255}$"
 LABEL_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"  # Firestore reserves __names__
+MAX_PAIR_CHARACTERS = 63 + len(":") + MAX_LABEL_CHARACTERS
 
 _CONTROL_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 _LABEL_KEY = re.compile(LABEL_KEY)
@@ -288,7 +290,7 @@ class JobBody(Body):
         "Team to ask about the job; the tenant's name when left out.",
         "catalog-team",
         min_length=1,
-        max_length=128,
+        max_length=MAX_OWNER_CHARACTERS,
     )
     labels: Annotated[dict[str, Any], AfterValidator(_labels)] = Field(
         default_factory=dict,

@@ -1,10 +1,10 @@
 """COST.md: the same numbers for people, every one of them computed."""
 
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from infra.cost.markdown import WIDTH, across, dollars, prose, table
 from infra.cost.model import (
     BASES,
     MONTH_SECONDS,
@@ -22,7 +22,6 @@ from infra.cost.model import (
 
 SEATS = 4  # of the job that the bill is for
 MOST_USD = 30.0  # for running a million seats at concurrency 80
-WIDTH = 100
 GROUPS = {
     "run": "Cloud Run",
     "ledger": "Firestore",
@@ -52,7 +51,7 @@ def _short(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
         ("a month in which nothing is asked", idle(counts, prices)),
     )
     yield "# What it costs"
-    yield _prose(
+    yield prose(
         """
         Computed by `python -m infra.cost --write` from `infra/cost/counts.toml` (what one job does)
         and `infra/cost/prices.toml` (list prices, as far as they could be found: see
@@ -60,8 +59,8 @@ def _short(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
         another the counts with what the code does.
         """
     )
-    yield _table(("what", "US$"), [(what, _usd(total(lines))) for what, lines in sums])
-    yield _prose(
+    yield table(("what", "US$"), [(what, dollars(total(lines))) for what, lines in sums])
+    yield prose(
         f"""
         At {SEATS} seats a job, concurrency {assumed.concurrency}, {assumed.seat_seconds:g} s a seat
         and no retries. The aim is at most {MOST_USD:g} $ for running a million seats. What the
@@ -76,11 +75,11 @@ def _bill(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
     rows: list[Sequence[str]] = []
     for group, title in GROUPS.items():
         own = [line for line in lines if line.group == group]
-        rows.append((f"**{title}**", "", "", f"**{_usd(total(own))}**"))
+        rows.append((f"**{title}**", "", "", f"**{dollars(total(own))}**"))
         rows += _rows(own)
-    rows.append(("**together**", "", "", f"**{_usd(total(lines))}**"))
+    rows.append(("**together**", "", "", f"**{dollars(total(lines))}**"))
     yield "## The bill of a million seats"
-    yield _table(("line", "quantity", "of", "US$"), rows)
+    yield table(("line", "quantity", "of", "US$"), rows)
 
 
 def _sources(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
@@ -88,7 +87,7 @@ def _sources(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
     cpu = ", ".join(f"{target} {ms:g} ms" for target, ms in assumed.cpu_ms.items())
     alone = assumed.cpu_ms["evaluate"] / 1000 / assumed.utilisation
     yield "## Where the quantities come from"
-    yield _prose(
+    yield prose(
         """
         **Counted.** `python -m tests.infra.counting` takes one job through everything and counts
         documents, requests of the bucket, messages, log lines and bytes; `tests/infra/test_cost.py`
@@ -98,7 +97,7 @@ def _sources(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
         thousand. Entries of indexes cost nothing to write, only to keep.
         """
     )
-    yield _prose(
+    yield prose(
         f"""
         **CPU.** `python -m tests.bench.seat_cpu` runs jobs on the local stack and reads each
         process's own CPU time: {cpu} a seat. A handler that waits for a provider is billed for its
@@ -109,7 +108,7 @@ def _sources(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
         s.
         """
     )
-    yield _prose(
+    yield prose(
         """
         **Assumed**, each with its reason in `counts.toml`: the seconds of a seat, of a request to
         the API and of a notification, and what Cloud Logging adds to a line.
@@ -120,19 +119,19 @@ def _sources(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
 def _kept(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
     job, assumed = counts.jobs[SEATS], counts.assumed
     lines = keeping(counts, prices, SEATS)
-    rows = [(line.what, f"{line.quantity:,.1f}", _usd(line.usd)) for line in lines]
+    rows = [(line.what, f"{line.quantity:,.1f}", dollars(line.usd)) for line in lines]
     yield "## Keeping"
-    yield _prose(
+    yield prose(
         f"""
         A seat leaves {job.ledger_bytes / SEATS:,.0f} bytes in the ledger, indexes and its share of
         the facts with them, and {job.bucket_bytes / SEATS:,.0f} in the bucket. A million of them
         for {assumed.retention_days} days:
         """
     )
-    yield _table(
-        ("line", "GiB-months", "US$"), [*rows, ("**together**", "", f"**{_usd(total(lines))}**")]
+    yield table(
+        ("line", "GiB-months", "US$"), [*rows, ("**together**", "", f"**{dollars(total(lines))}**")]
     )
-    yield _prose(
+    yield prose(
         """
         Evaluations have no time to live: a later job may use their answers again, and they stay
         until they are deleted by hand. Point-in-time recovery keeps older versions for seven days
@@ -145,35 +144,35 @@ def _idle(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
     lines = idle(counts, prices)
     yield "## A month without a job"
     yield "Not in the million: it is the same for one job and for a hundred million seats."
-    yield _table(
+    yield table(
         ("line", "quantity", "of", "US$"),
-        [*_rows(lines), ("**together**", "", "", f"**{_usd(total(lines))}**")],
+        [*_rows(lines), ("**together**", "", "", f"**{dollars(total(lines))}**")],
     )
-    yield _prose(
+    yield prose(
         f"""
         Repair stays for nearly all of each minute, so that a due retry waits seconds
         (`decisions/2026-11-29-repair-stays.md`). Warm instances (`min_instances`) come on top:
-        {_usd(MONTH_SECONDS * _second(counts, prices))} $ a month each at the price of a busy one,
-        which is the most it can be.
+        {dollars(MONTH_SECONDS * _second(counts, prices))} $ a month each at the price of a busy
+        one, which is the most it can be.
         """
     )
 
 
 def _moves(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
     def run(seats: int = SEATS, **changes: Any) -> str:
-        return _usd(total(running(with_assumed(counts, **changes), prices, seats)))
+        return dollars(total(running(with_assumed(counts, **changes), prices, seats)))
 
     def keep(days: int) -> str:
-        return _usd(total(keeping(with_assumed(counts, retention_days=days), prices, SEATS)))
+        return dollars(total(keeping(with_assumed(counts, retention_days=days), prices, SEATS)))
 
     yield "## What moves it"
     yield "US$ for running a million seats, one thing changed at a time."
-    yield _across("seats a job", {n: run(n) for n in counts.jobs})
-    yield _across("concurrency", {n: run(concurrency=n) for n in (1, 10, 80, 200)})
-    yield _across("% of slots in use", {n: run(utilisation=n / 100) for n in (40, 50, 60, 80)})
-    yield _across("seconds a seat", {n: run(seat_seconds=n) for n in (5, 20, 60, 120)})
-    yield _across("retries a seat", {n: run(retries=n) for n in (0, 0.1, 0.5, 1)})
-    yield _prose(
+    yield across("seats a job", {n: run(n) for n in counts.jobs})
+    yield across("concurrency", {n: run(concurrency=n) for n in (1, 10, 80, 200)})
+    yield across("% of slots in use", {n: run(utilisation=n / 100) for n in (40, 50, 60, 80)})
+    yield across("seconds a seat", {n: run(seat_seconds=n) for n in (5, 20, 60, 120)})
+    yield across("retries a seat", {n: run(retries=n) for n in (0, 0.1, 0.5, 1)})
+    yield prose(
         f"""
         The aim of {MOST_USD:g} $ is met at the {counts.assumed.utilisation:.0%} of slots that Cloud
         Run documents as its target, and not at 50 %, with which `locals.tf` plans the most
@@ -181,18 +180,18 @@ def _moves(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
         load gets.
         """
     )
-    yield _prose(
+    yield prose(
         """
         At concurrency 1 every seat that waits has an instance of its own. A retry costs the
         provider's price again, which is many times its share here. A small job pays for its job,
         run and notification alone. For keeping, by days of retention:
         """
     )
-    yield _across("retention, days", {n: keep(n) for n in (30, 90, 400)})
-    yield _prose(
+    yield across("retention, days", {n: keep(n) for n in (30, 90, 400)})
+    yield prose(
         f"""
-        Each further look at a job of {SEATS} seats costs {_usd(_look(counts, prices))} $ a million:
-        wait with `Prefer: wait`, or take the webhook, instead of asking every second.
+        Each further look at a job of {SEATS} seats costs {dollars(_look(counts, prices))} $ a
+        million: wait with `Prefer: wait`, or take the webhook, instead of asking every second.
         """
     )
 
@@ -218,16 +217,17 @@ def _left_out(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
 def _prices(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
     lines = running(counts, prices, SEATS)
     rest_on = {
-        basis: _usd(total([line for line in lines if line.price.basis == basis])) for basis in BASES
+        basis: dollars(total([line for line in lines if line.price.basis == basis]))
+        for basis in BASES
     }
     rows = [
         (p.unit, f"{p.usd:g}", f"{p.per:,}", p.basis, p.source, p.read) for p in prices.values()
     ]
     yield "## Prices"
-    yield _prose(
+    yield prose(
         f"""
         List prices in US$, europe-west1, no free tier. None was read off Google's own price list:
-        look them up before relying on a sum. Of the {_usd(total(lines))} $ for running a million
+        look them up before relying on a sum. Of the {dollars(total(lines))} $ for running a million
         seats {rest_on["copy"]} $ rest on a copy of the page that is named, {rest_on["second hand"]}
         $ on a price at second hand (a document read, out of a test fixture in a public repository)
         and {rest_on["analogy"]} $ on an analogy (documents written and deleted cost in Iowa what
@@ -235,7 +235,7 @@ def _prices(counts: Counts, prices: Mapping[str, Price]) -> Iterator[str]:
         documents is by the same analogy; backups, schedules and secrets are from memory.
         """
     )
-    yield _table(("of", "US$", "per", "basis", "source", "read"), rows)
+    yield table(("of", "US$", "per", "basis", "source", "read"), rows)
 
 
 def _second(counts: Counts, prices: Mapping[str, Price]) -> float:
@@ -252,28 +252,9 @@ def _look(counts: Counts, prices: Mapping[str, Price]) -> float:
     return (reads + run) * MILLION
 
 
-def _prose(text: str) -> str:
-    """Return a paragraph as one that is filled to the width."""
-    words = re.sub(r"\s+", " ", text).strip()
-    return textwrap.fill(words, WIDTH, break_long_words=False, break_on_hyphens=False)
-
-
 def _rows(lines: Iterable[Line]) -> list[Sequence[str]]:
-    return [(line.what, _quantity(line), line.price.unit, _usd(line.usd)) for line in lines]
-
-
-def _across(what: str, values: Mapping[float, str]) -> str:
-    return _table((what, *(f"{value:g}" for value in values)), [("US$", *values.values())])
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
-    return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
+    return [(line.what, _quantity(line), line.price.unit, dollars(line.usd)) for line in lines]
 
 
 def _quantity(line: Line) -> str:
     return f"{line.quantity:,.0f}" if line.quantity >= 100 else f"{line.quantity:,.3f}"
-
-
-def _usd(amount: float) -> str:
-    return f"{amount:,.2f}"

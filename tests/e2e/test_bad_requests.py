@@ -298,6 +298,8 @@ async def test_what_is_no_job_id_is_an_unknown_job(site: Site, name: str) -> Non
         "cursor=",
         "cursor=x",
         "cursor=%00",
+        "owner=" + 1500 * "x",  # more than Firestore indexes of a text
+        "label=a:" + 1500 * "x",
         "unknown=1",
         "LIMIT=5",
         # Well-formed cursors that no list has answered.

@@ -110,6 +110,13 @@ def test_the_calls_of_a_replay() -> None:
     ]
 
 
+# A death at every call in `make test`; the other fates take a minute and are in `make test-long`.
+FATES = [
+    pytest.param(fate, id=fate.value, marks=[] if fate is Fate.DIE else pytest.mark.long)
+    for fate in Fate
+]
+
+
 def broken_after(shape: Shape, strike: Strike, also: Callable[[World], Broken]) -> list[str]:
     """Return what breaks when a call is struck, for each call since the first run has ended.
 
@@ -153,7 +160,7 @@ def nothing_of_the_purged_is_left(world: World) -> Broken:
 
 
 @pytest.mark.parametrize("moment", Moment, ids=lambda m: m.value)
-@pytest.mark.parametrize("fate", Fate, ids=lambda f: f.value)
+@pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("shape", REPLAYS, ids=str)
 def test_a_replay_survives_a_strike_at_any_call(shape: Shape, fate: Fate, moment: Moment) -> None:
     """Whichever call is struck, the replay begins one run, and no invariant breaks."""
@@ -162,7 +169,7 @@ def test_a_replay_survives_a_strike_at_any_call(shape: Shape, fate: Fate, moment
 
 
 @pytest.mark.parametrize("moment", Moment, ids=lambda m: m.value)
-@pytest.mark.parametrize("fate", Fate, ids=lambda f: f.value)
+@pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("shape", PURGES, ids=str)
 def test_a_purge_survives_a_strike_at_any_call(shape: Shape, fate: Fate, moment: Moment) -> None:
     """Whichever call is struck, everything is deleted in the end, and nothing else is."""

@@ -116,9 +116,7 @@ async def test_one_answer_has_no_spread() -> None:
     assert (summary["n"], summary["stdev"]) == (1, None)
 
 
-@pytest.mark.parametrize(
-    ("low", "unknown"), [(1.7e308, {"mean", "median"}), (-1.7e308, {"stdev"})]
-)
+@pytest.mark.parametrize(("low", "unknown"), [(1.7e308, {"mean", "median"}), (-1.7e308, {"stdev"})])
 async def test_scores_as_large_as_doubles_go_have_a_report(low: float, unknown: set[str]) -> None:
     """A figure that no double holds is null; the others, and the answers, are there."""
     scores = {"m0": low, "m1": 1.7e308}
