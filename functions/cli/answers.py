@@ -1,4 +1,4 @@
-"""What the API answers, as far as the command line shows it (API.md, "Read").
+"""What the API answers, as far as the command line shows it (OpenAPI: /openapi.json).
 
 Fields that are not named here are ignored, so a newer API can be read; a state that is not known
 counts as open.
@@ -18,7 +18,7 @@ class Body(BaseModel):
 
 
 class SeatError(Body):
-    """Why a seat failed or waits; `code` is one of API.md's list."""
+    """Why a seat failed or waits; `code` names the cause, such as `rate_limited`."""
 
     code: str
     message: str | None = None
@@ -86,10 +86,30 @@ class Job(Body):
         return sum(seat.ended for seat in self.seats)
 
 
+class ListedSeat(Body):
+    """A seat as lists show it: whom it asks, not how it stands."""
+
+    seat: str
+    provider: str
+    model: str
+
+
+class ListedJob(Body):
+    """A job as lists show it."""
+
+    id: str
+    state: str
+    run: int = 1
+    submitted_at: datetime | None = None
+    owner: str | None = None
+    labels: dict[str, str] = {}
+    seats: tuple[ListedSeat, ...] = ()
+
+
 class JobPage(Body):
     """One page of the list of jobs, newest first."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[ListedJob, ...]
     unreadable: tuple[str, ...] = ()
     next_cursor: str | None = None
 
@@ -186,6 +206,7 @@ class ProblemError(Body):
 class Problem(Body):
     """Why the API refused (RFC 9457); `missing` comes with an incomplete report."""
 
+    type: str = "about:blank"
     title: str
     detail: str | None = None
     errors: tuple[ProblemError, ...] = ()

@@ -29,6 +29,7 @@ from functions.cli.watching import BUSY_STATUSES
 MOST_PATIENCE_SECONDS = 300.0
 TRIES = 5
 TOO_LARGE = 413
+NOT_JSON = "urn:empanel:problem:not-json"
 
 Lines = Annotated[
     typer.FileBinaryRead,
@@ -104,6 +105,9 @@ def _sum_up(screen: Screen, answers: Sequence[LineAnswer], of: int) -> None:
     counts = Counter(_outcome(answer) for answer in answers)
     counts["not sent"] = of - len(answers)
     screen.say(f"{of} lines: " + ", ".join(f"{n} {what}" for what, n in counts.items() if n))
+    first = answers[0].problem
+    if first is not None and first.type == NOT_JSON:
+        screen.say("Is the file one job a line? `jq -c . FILE` makes it so.")
     if counts["refused for now"] or counts["not sent"]:
         screen.say("To go on, send the same file again: what was accepted is known.")
 

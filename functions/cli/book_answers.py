@@ -1,4 +1,4 @@
-"""What the API answers about the books: audits and incidents (API.md, "Read")."""
+"""What the API answers about the books: audits and incidents (OpenAPI: /openapi.json)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

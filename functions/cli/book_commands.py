@@ -54,8 +54,12 @@ async def _audit_now(screen: Screen) -> Exit:
 
 @command()
 def incidents(
-    status: Annotated[str | None, typer.Option(help="open or resolved; all without.")] = "open",
-    everything: Annotated[bool, typer.Option("--all", help="Also those resolved.")] = False,
+    status: Annotated[
+        str | None, typer.Option(help="open or resolved; --all shows both.")
+    ] = "open",
+    everything: Annotated[
+        bool, typer.Option("--all", help="Open and resolved, whatever --status says.")
+    ] = False,
     limit: Annotated[int | None, typer.Option(min=1, max=200, help="Incidents a page.")] = None,
     cursor: Annotated[str | None, typer.Option(help="Go on after the page before.")] = None,
     json: JsonOnly = False,

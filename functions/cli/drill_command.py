@@ -92,8 +92,7 @@ async def _run(
         async with open_site(deployment, asked, patience_seconds=patience_seconds) as site:
             async for account in run(site, drills, resolve=resolve):
                 views.append(account.view())
-                if not screen.json_only:
-                    screen.out.print(drill_view(views[-1]), soft_wrap=True)
+                screen.show_in_full(drill_view(views[-1]))
     except EmpanelError as exc:
         raise Unreachable(f"the deployment does not work without a fault either: {exc}") from exc
     kept = sum(view["accounted"] for view in views)

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
+from rich.text import Text
 
-from functions.cli.tables import line, table
+from functions.cli.tables import line, paragraphs, table
 
 
 def drill_table(rows: Iterable[Mapping[str, Any]]) -> RenderableType:
@@ -17,7 +18,7 @@ def drill_table(rows: Iterable[Mapping[str, Any]]) -> RenderableType:
     return table(("drill", "injects", "must be found", "local only"), shown)
 
 
-def drill_view(view: Mapping[str, Any]) -> RenderableType:
+def drill_view(view: Mapping[str, Any]) -> Text:
     """One account: what was injected, found and repaired, and what stays open."""
     kept = view["accounted"]
     word, style = ("accounted for", "bold") if kept else ("NOT ACCOUNTED FOR", "bold red")
@@ -36,10 +37,10 @@ def drill_view(view: Mapping[str, Any]) -> RenderableType:
     broken = [check for check in view["checks"] if not check["kept"]]
     lines.append(line(f"  promises: {len(view['checks']) - len(broken)} kept, {len(broken)} not"))
     lines += [line(f"    BROKEN: {c['promise']} ({c['seen']})", style="red") for c in broken]
-    return Group(*lines)
+    return paragraphs(lines)
 
 
-def _part(title: str, items: Iterable[str]) -> list[Any]:
+def _part(title: str, items: Iterable[str]) -> list[Text]:
     listed = list(items)
     if not listed:
         return [line(f"  {title}: nothing")]

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 import typer
 from pydantic import BaseModel
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from functions.cli.client import Api, Received, open_api
 from functions.cli.exits import CliError, Exit, Refused
@@ -44,8 +45,12 @@ class Screen:
 
     def say(self, content: str) -> None:
         """Print a line for people; with `--json` nothing."""
+        self.show_in_full(line(content))
+
+    def show_in_full(self, content: Text) -> None:
+        """Print lines for people, none folded or cut; with `--json` nothing."""
         if not self.json_only:
-            self.out.print(line(content), soft_wrap=True)
+            self.out.print(content, soft_wrap=True)
 
     def fail(self, error: CliError) -> None:
         """Print why the command failed."""

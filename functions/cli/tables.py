@@ -158,14 +158,15 @@ def job_table(page: JobPage) -> RenderableType:
         (
             job.id,
             job.state,
-            f"{job.seats_ended} of {len(job.seats)}" if job.seats else text.NONE,
+            str(job.run),
+            str(len(job.seats)),
             text.moment(job.submitted_at),
             job.owner or text.NONE,
             text.labels_listed(job.labels),
         )
         for job in page.jobs
     )
-    listed = table(("job", "state", "seats ended", "submitted", "owner", "labels"), rows)
+    listed = table(("job", "state", "run", "seats", "submitted", "owner", "labels"), rows)
     below = [line(f"Cannot be read: {job}", style="red") for job in page.unreadable]
     if page.next_cursor is not None:
         below.append(line(f"More: --cursor {page.next_cursor}"))
@@ -174,13 +175,13 @@ def job_table(page: JobPage) -> RenderableType:
     return Group(listed, *below) if below else listed
 
 
-def problem_view(problem: Problem, status: int) -> RenderableType:
+def problem_view(problem: Problem, status: int) -> Text:
     """Why the API refused: title, detail, and each broken rule with its pointer."""
     lines = [line(f"Refused ({status}): {problem.title}", style="bold red")]
     if problem.detail:
         lines.append(line(problem.detail))
     lines += [line(f"  {error.pointer or '/'}: {error.detail}") for error in problem.errors]
-    return Group(*lines)
+    return paragraphs(lines)
 
 
 def line_table(answers: Sequence[LineAnswer]) -> Table:
@@ -199,6 +200,11 @@ def _line_row(answer: LineAnswer) -> Sequence[str]:
 def line(content: str, *, style: str = "") -> Text:
     """One paragraph, shown as it is: no markup, no control characters."""
     return Text(text.printable(content), style=style, overflow="fold")
+
+
+def paragraphs(lines: Iterable[Text]) -> Text:
+    """The lines as one text: rich cuts those of a `Group` at the screen's edge without wrapping."""
+    return Text("\n").join(lines)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -38,7 +38,7 @@ async def watch_job(application: Application, request: Request) -> Response:
     caller, job = await find_job(application, request)
     queries.only(request.query_params, frozenset())
     status = await read_status(services, job)
-    first, known = shown(status), request.headers.get("last-event-id", "").strip()
+    first, known = shown(status), _known(request)
     if first.ended and first.tag == known:
         return Response(status_code=204)
     if first.ended:
@@ -83,6 +83,12 @@ async def _blocks(
                 continue
             pause_seconds = min(beat_at, permit.check_at, until) - now
             await first_of(watch.news(known), services.slots.wait(clock, pause_seconds))
+
+
+def _known(request: Request) -> str:
+    """Return the tag that the caller has; tools that keep `id:` without its quotes are understood."""
+    known = request.headers.get("last-event-id", "").strip()
+    return known if known.startswith('"') or not known else f'"{known}"'
 
 
 def _event(state: Shown) -> bytes:

@@ -113,7 +113,7 @@ IDEMPOTENCY_KEY = Parameter(
 TRACEPARENT = Parameter(
     name="traceparent",
     place="header",
-    description="W3C Trace Context; carried through to the provider's calls and logged.",
+    description="W3C Trace Context; continued in log lines and spans, never sent to a provider.",
     schema={"type": "string"},
     example="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 )

@@ -116,8 +116,8 @@ def unauthorized(detail: str, *, invalid_token: bool = False) -> Problem:
 
 
 def forbidden(detail: str) -> Problem:
-    """403: the caller is known, but its role does not allow this."""
-    return Problem(403, "forbidden", "The caller's role does not allow this", detail)
+    """403: the caller is known, but its role, or where the form came from, does not allow this."""
+    return Problem(403, "forbidden", "The caller may not do this", detail)
 
 
 def not_found(detail: str) -> Problem:

@@ -11,7 +11,7 @@ from infra.local.files import write_atomically
 
 @dataclass(frozen=True, kw_only=True)
 class StackInfo:
-    """The content of `stack.json`; API.md names the fields.
+    """The content of `stack.json`; the fields that tools rely on.
 
     `api` and `storage` are URLs, `firestore` and `pubsub` are `host:port`; the last three are None
     on the embedded stack. Receivers verify notifications with `webhook_secret`. `functions`,

@@ -5,6 +5,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from functions.core.submissions import Submission
 from tests.faults.fakes import failure
 from tests.faults.invariants import Broken, broken
@@ -155,6 +157,12 @@ def problems(
         for text in texts
     ]
 
+
+# A death at every call in `make test`; the other fates take a minute and are in `make test-long`.
+FATES = [
+    pytest.param(fate, id=fate.value, marks=[] if fate is Fate.DIE else pytest.mark.long)
+    for fate in Fate
+]
 
 STORIES = (
     Shape(seats=2, story=lost_messages),

@@ -9,7 +9,7 @@ from functions.core.jobs import JobState
 from functions.purging import LONGEST_CALL_SECONDS
 from tests.faults.fakes import failure
 from tests.faults.invariants import Broken, broken
-from tests.faults.matrix import Shape, path_of, run
+from tests.faults.matrix import FATES, Shape, path_of, run
 from tests.faults.processes import Fate, Moment, Strike
 from tests.faults.world import World, submission
 
@@ -108,13 +108,6 @@ def test_the_calls_of_a_replay() -> None:
         "api: commit update jobs, create runs, create seats, create operator_log",
         "api: publish 1",
     ]
-
-
-# A death at every call in `make test`; the other fates take a minute and are in `make test-long`.
-FATES = [
-    pytest.param(fate, id=fate.value, marks=[] if fate is Fate.DIE else pytest.mark.long)
-    for fate in Fate
-]
 
 
 def broken_after(shape: Shape, strike: Strike, also: Callable[[World], Broken]) -> list[str]:

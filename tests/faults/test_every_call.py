@@ -10,6 +10,7 @@ from functions.core.jobs import JobState
 from tests.faults.invariants import Broken
 from tests.faults.matrix import (
     CAPPED,
+    FATES,
     ONE,
     PATHS,
     SLOW,
@@ -77,7 +78,7 @@ def test_the_invariants_hold_whichever_call_is_struck(
 
 
 @pytest.mark.parametrize("moment", Moment, ids=lambda m: m.value)
-@pytest.mark.parametrize("fate", Fate, ids=lambda f: f.value)
+@pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("shape", STORIES, ids=str)
 def test_the_invariants_hold_in_the_less_lucky_stories(
     shape: Shape, fate: Fate, moment: Moment

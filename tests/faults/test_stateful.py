@@ -315,7 +315,14 @@ MISTAKES: tuple[tuple[Any, type[EmpanelMachine], str], ...] = (
 
 
 # These take half a minute each; `test_seeded_mistakes.py` finds the same mistakes in single scenes.
-SLOWLY_FOUND = ("reuse_without_a_look", "settle_without_holder", "double_dispatch_at_replay")
+SLOWLY_FOUND = (
+    "reuse_without_a_look",
+    "settle_without_holder",
+    "double_dispatch_at_replay",
+    "expiry_by_the_local_clock",
+    "release_without_token",
+    "timer_dropped_without_a_terminal_record",
+)  # each takes ten seconds to a minute: they are in `make test-long`
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A scripted server on loopback, with bodies as API.md has them, for tests of its clients."""
+"""A scripted server on loopback, with bodies like the API's, for tests of its clients."""
 
 import json
 import socket
@@ -149,6 +149,24 @@ def job_body(state: str = "succeeded", *seats: dict[str, Any], **changes: Any) -
         "seats": list(seats) or [seat_body(state=state)],
         "terminal": terminal if ended else None,
         "usage": {"requests": 1, "input_tokens": 300, "output_tokens": 60, "cost_usd": None},
+    }
+    return {**body, **changes}
+
+
+def listed_body(state: str = "succeeded", **changes: Any) -> dict[str, Any]:
+    """A job in `state` as lists show it."""
+    body = {
+        "id": "j1",
+        "state": state,
+        "run": 1,
+        "submitted_at": AT,
+        "deadline_at": "2026-11-29T13:00:00Z",
+        "window": "2026-11-29T12",
+        "owner": "catalog-team",
+        "labels": {"set": "examples"},
+        "decision_id": "d1",
+        "purged_at": None,
+        "seats": [{"seat": "careful", "provider": "openai", "model": "smollm2"}],
     }
     return {**body, **changes}
 

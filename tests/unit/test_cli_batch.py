@@ -9,6 +9,7 @@ import pytest
 
 from functions.cli import batches
 from functions.cli.batches import Line, body_of, read_lines, requests
+from functions.web.problems import not_json as not_json_problem
 from tests.unit.fake_api import FakeApi, fake_api, job_body
 from tests.unit.test_cli import call, on_a_terminal
 
@@ -151,6 +152,26 @@ def test_lines_refused_for_now_say_what_to_do(api: FakeApi) -> None:
     assert result.exit_code == 3
     assert "1 accepted, 1 refused for now" in result.stdout
     assert "send the same file again" in result.stdout
+
+
+def test_a_file_that_is_not_one_job_a_line_gets_a_hint(api: FakeApi, tmp_path: Path) -> None:
+    """Once, when the first line is no JSON, as of a pretty-printed file; `--json` has none."""
+    not_json = not_json_problem("line 1, column 2: it ends too early").to_document()
+    api.answers(PATH, ndjson(refused(1, not_json), refused(2, not_json)))
+    file = file_of(tmp_path, b"{", b"}")
+    result = call(api, "batch", file)
+    assert result.exit_code == 3
+    assert result.stdout.count("Is the file one job a line? `jq -c . FILE` makes it so.") == 1
+    assert "jq" not in call(api, "batch", file, "--json").stdout
+
+
+def test_a_later_line_that_is_no_json_gets_no_hint(api: FakeApi, tmp_path: Path) -> None:
+    """Nor does a first line that breaks another rule: the file is one job a line."""
+    not_json = not_json_problem("it ends too early").to_document()
+    api.answers(PATH, ndjson(refused(1), refused(2, not_json)))
+    result = call(api, "batch", file_of(tmp_path, b"{}", b"{"))
+    assert result.exit_code == 3
+    assert "jq" not in result.stdout
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \r\n"])

@@ -117,6 +117,15 @@ def test_open_incidents_are_listed(api: FakeApi) -> None:
         assert part in result.stdout
 
 
+def test_all_incidents_are_listed_without_a_status(api: FakeApi) -> None:
+    """`--all` asks for both kinds, as the help of `--status` says."""
+    api.answers("GET /v1/incidents", {"incidents": [], "next_cursor": None})
+    assert call(api, "incidents", "--all").exit_code == 0
+    assert api.seen[0].query == []
+    shown = " ".join(call(api, "incidents", "--help", COLUMNS="200").stdout.split())
+    assert "open or resolved; --all shows both." in shown
+
+
 def test_an_incident_is_resolved_with_a_note(api: FakeApi) -> None:
     """The note goes along; without one nothing is sent."""
     api.answers(

@@ -78,15 +78,6 @@ def test_the_example_dialect_works() -> None:
 
 def _example_dialect() -> tuple[Any, Any]:
     source = next(block for block in blocks("python") if "def build" in block)
-    imports = """
-from collections.abc import Mapping
-from datetime import datetime
-from functions.core.verdicts import CallFailure, CallRequest, ProviderAnswer
-from functions.providers.base import Endpoint, WireRequest
-from functions.providers.building import json_request, refused_parameters
-from functions.providers.reading import Response, parse_json
-from functions.providers.redaction import Redact, unredacted
-"""
     names: dict[str, Any] = {}
-    exec(imports + source, names)
+    exec(source, names)
     return names["build"], names["read"]
