@@ -86,7 +86,7 @@ async def _blocks(
 
 
 def _known(request: Request) -> str:
-    """Return the tag that the caller has; tools that keep `id:` without its quotes are understood."""
+    """Return the tag that the caller has; also from tools that keep `id:` without its quotes."""
     known = request.headers.get("last-event-id", "").strip()
     return known if known.startswith('"') or not known else f'"{known}"'
 
