@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-STACKS = ("tests/e2e", "tests/independent", "tests/browser")
+STACKS = ("tests/e2e", "tests/independent")
 NOTHING_SELECTED = 5  # pytest's exit code when a selection leaves a run without tests
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from infra.local.emulators import EmulatorHosts
 from infra.local.options import StackOptions
 from infra.local.stack import Stack
 from tests.browser.chromium import Tab, browsing, find_browser
@@ -43,7 +44,7 @@ class HeldGate(Gate):
 
 
 @asynccontextmanager
-async def held_stack(folder: Path) -> AsyncIterator[tuple[Stack, HeldGate]]:
+async def held_stack(hosts: EmulatorHosts, folder: Path) -> AsyncIterator[tuple[Stack, HeldGate]]:
     """A stack whose provider answers once the gate is opened."""
     async with StubProvider() as stub, HeldGate(urlsplit(stub.base_url).netloc) as gate:
         path = urlsplit(stub.base_url).path
@@ -53,20 +54,23 @@ async def held_stack(folder: Path) -> AsyncIterator[tuple[Stack, HeldGate]]:
             project="console",
             environment=environment,
             model=False,
-            embedded=True,
+            embedded=False,
+            emulators=hosts,
         )
         async with Stack(options) as stack:
             yield stack, gate
 
 
-async def test_a_person_submits_a_job_and_reads_its_report(tmp_path: Path) -> None:
+async def test_a_person_submits_a_job_and_reads_its_report(
+    emulator_hosts: EmulatorHosts, tmp_path: Path
+) -> None:
     """Sign in, submit, see it end without loading the page again, compare, sign out.
 
     Nothing is asked of another host, and the browser has nothing to complain about: no error of a
     script, nothing its policy had to stop. Each page fits a phone, in light and in dark.
     """
     find_browser()
-    async with held_stack(tmp_path) as (stack, gate), browsing(tmp_path) as tab:
+    async with held_stack(emulator_hosts, tmp_path) as (stack, gate), browsing(tmp_path) as tab:
         api = stack.info.api
         await tab.look(width=1280)
         await tab.open(f"{api}/submit")

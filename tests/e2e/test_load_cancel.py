@@ -21,7 +21,8 @@ from tests.e2e.load import (
 from tests.e2e.site import Json, Site, open_site, panel
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+# Long, as the other loads are.
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 JOBS = 100
 CANCELED = 50

@@ -129,6 +129,7 @@ async def test_a_receiver_that_hangs_delays_no_other(site: Site) -> None:
         release.set()
 
 
+@pytest.mark.long  # half a minute of waiting for the lease of a dead sender
 async def test_a_sender_that_dies_is_followed_by_another(site: Site) -> None:
     """A kill while the receiver is answering: the call is made again under the same ID."""
     killed: list[int] = []
