@@ -88,7 +88,7 @@ async def test_kill_9_costs_only_what_was_in_flight(site: Site) -> None:
     """
     lost = await _answers_lost_by_kill_9(site, "killed")
     if lost > MOST_ANSWERS_LOST:  # many may have come in the one moment of the kill: once more
-        lost = await _answers_lost_by_kill_9(site, "killed again")
+        lost = await _answers_lost_by_kill_9(site, "anew")
     assert lost <= MOST_ANSWERS_LOST
 
 
@@ -121,7 +121,7 @@ async def _answers_lost_by_kill_9(site: Site, label: str) -> int:
         f"{[f'{seconds * 1000:.0f} ms' for seconds in windows]}; "
         f"done {run.ended - restarted:.1f} s after the restart"
     )
-    assert beyond <= unstored + MOST_ANSWERS_LOST
+    assert 0 <= beyond <= unstored + MOST_ANSWERS_LOST
     assert all(seconds < 1 for seconds in windows)
     assert run.ended - restarted <= LEASE_SECONDS + 5
     return lost
