@@ -128,6 +128,7 @@ async def test_an_estimate_is_validated_like_a_job(site: Site) -> None:
     assert (await site.call("GET", "/v1/estimate")).status_code == httpx.codes.METHOD_NOT_ALLOWED
 
 
+@pytest.mark.long  # a stack of its own; the day itself is tested on the emulator in every run
 async def test_a_spent_day_answers_429_until_it_ends(
     emulator_hosts: EmulatorHosts,
     tmp_path_factory: pytest.TempPathFactory,
